@@ -1,0 +1,123 @@
+package ration
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Client makes limiters that keep their counts in one Redis. All processes that use the same Redis, prefix, limiter name and
+// plan share the quota.
+//
+// A Client is safe for concurrent use. A service needs one.
+type Client struct {
+	prefix   string
+	limiter  limiterConfig
+	executor *executor
+
+	mu       sync.Mutex
+	limiters map[string]Plan // by name
+}
+
+// maxLimiters bounds the names a Client remembers.
+const maxLimiters = 10_000
+
+// New makes a Client on a redis client: a *redis.Client, also of Sentinel, a *redis.ClusterClient or a *redis.Ring. It does
+// no I/O, so a service may start while Redis is away. The redis client stays the caller's, who closes it after the Client.
+//
+// Errors: ErrInvalidOption (a nil client too), ErrInvalidName.
+func New(rdb redis.UniversalClient, options ...ClientOption) (*Client, error) {
+	if rdb == nil || reflect.ValueOf(rdb).Kind() == reflect.Pointer && reflect.ValueOf(rdb).IsNil() {
+		return nil, fmt.Errorf("%w: the redis client is nil", ErrInvalidOption)
+	}
+	config := clientConfig{
+		prefix:      defaultPrefix,
+		maxInFlight: defaultMaxInFlight,
+		limiter:     limiterConfig{timeout: defaultTimeout},
+	}
+	for _, o := range options {
+		if o == nil {
+			return nil, fmt.Errorf("%w: an option is nil", ErrInvalidOption)
+		}
+		if err := o.applyToClient(&config); err != nil {
+			return nil, err
+		}
+	}
+	return &Client{
+		prefix:   config.prefix,
+		limiter:  config.limiter,
+		executor: newExecutor(rdb, config.maxInFlight),
+		limiters: make(map[string]Plan),
+	}, nil
+}
+
+// Limiter binds a plan to the Client under a name: 1 to 128 of A-Z a-z 0-9 . _ -. Make it once and keep it. It does no I/O.
+//
+// Limiters of one name share their counts, in this process and in all others. Within one Client a second limiter of a name
+// must have the same plan.
+//
+// Errors: *[PlanError], ErrInvalidName, ErrInvalidOption, ErrLimiterConflict, ErrTooManyLimiters.
+func (c *Client) Limiter(name string, plan Plan, options ...LimiterOption) (*Limiter, error) {
+	if err := checkName("limiter", name); err != nil {
+		return nil, err
+	}
+	prepared, err := prepare(plan)
+	if err != nil {
+		return nil, fmt.Errorf("limiter %q: %w", name, err)
+	}
+	config := c.limiter
+	for _, o := range options {
+		if o == nil {
+			return nil, fmt.Errorf("%w: limiter %q: an option is nil", ErrInvalidOption, name)
+		}
+		if err := o.applyToLimiter(&config); err != nil {
+			return nil, err
+		}
+	}
+	if err := c.register(name, plan); err != nil {
+		return nil, err
+	}
+	return &Limiter{
+		name:     name,
+		plan:     prepared,
+		config:   config,
+		keys:     newKeySpace(c.prefix, name, prepared.kind),
+		executor: c.executor,
+	}, nil
+}
+
+func (c *Client) register(name string, plan Plan) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	existing, found := c.limiters[name]
+	switch {
+	case found && existing != plan:
+		return fmt.Errorf("%w: %q is %v, not %v", ErrLimiterConflict, name, existing, plan)
+	case !found && len(c.limiters) >= maxLimiters:
+		return fmt.Errorf("%w: %d, all kept until the Client goes", ErrTooManyLimiters, maxLimiters)
+	}
+	c.limiters[name] = plan
+	return nil
+}
+
+// Ping asks Redis for a sign of life, within the Client's timeout. One round trip; writes nothing. On a cluster it asks one
+// node.
+//
+// Errors: what ctx ended with, ErrUnavailable, ErrClosed.
+func (c *Client) Ping(ctx context.Context) error {
+	return c.executor.ping(ctx, c.limiter.timeout)
+}
+
+// Close ends the Client: calls made later return ErrClosed, and calls on their way to Redis are waited for, but no longer
+// than five seconds, for a redis client without timeouts may hang for ever. It may be called twice. The redis client stays
+// open.
+func (c *Client) Close() {
+	c.executor.close(closeGrace)
+}
+
+// closeGrace is above the ReadTimeout of a redis client with default options, 3 s.
+const closeGrace = 5 * time.Second

@@ -1,0 +1,51 @@
+package ration
+
+import (
+	"context"
+	"time"
+)
+
+// Decision is the answer to a request. It is a plain value; the zero value is a denial.
+type Decision struct {
+	// Allowed says whether the request may go on.
+	Allowed bool
+	// Granted is how many units were charged: the cost of an allowed request, for AllowUpTo what fitted, else 0.
+	Granted int64
+	// Limit is the most units the plan can ever grant at once: the Limit of a window, the Burst of a bucket.
+	Limit int64
+	// Remaining is how many whole units could be taken now: 0 to Limit.
+	Remaining int64
+	// RetryAfter, of a denied request, is the least wait after which the same request is allowed, if nobody else takes
+	// units meanwhile: exact to the microsecond for TokenBucket, to the millisecond for FixedWindow, and never zero. Of an
+	// allowed request it is zero.
+	RetryAfter time.Duration
+	// ResetAfter is the time until the key is as good as new: the window over, the bucket full. Zero if it is now.
+	ResetAfter time.Duration
+	// Source says who decided.
+	Source Source
+	// Plan is the plan that decided, as ParsePlan reads it.
+	Plan string
+}
+
+// Source says who made a decision.
+type Source string
+
+// SourceRedis is the Source of a decision that Redis made.
+const SourceRedis Source = "redis"
+
+// Request is what Take decides.
+type Request struct {
+	// Key is whom the quota is charged to: 1 to 512 bytes. Key and TaggedKey build one from untrusted text.
+	Key string
+	// Cost is how many units the request takes: 0 or more, at most what the plan can ever grant. Zero is a look: it is
+	// allowed, charges nothing, and reports what remains. So a request for one unit says 1.
+	Cost int64
+	// Plan replaces the limiter's plan for this request; it must be of the same kind. Nil: the plan of WithPlanFor, or
+	// else the limiter's.
+	Plan Plan
+}
+
+// Allower decides requests. A [Limiter] is one; whatever puts limits in front of something should ask for no more.
+type Allower interface {
+	Take(ctx context.Context, r Request) (Decision, error)
+}

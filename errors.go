@@ -1,0 +1,107 @@
+package ration
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// The errors of this package. A denied request is none of them: it is a [Decision].
+var (
+	// ErrInvalidPlan is wrapped by the *[PlanError] of a plan that cannot be: a limit of 0, a window of half a
+	// millisecond, numbers beyond exact arithmetic.
+	ErrInvalidPlan = errors.New("ration: invalid plan")
+
+	// ErrPlanKind is returned where the plan for one key or one call is of another kind than the limiter's.
+	ErrPlanKind = errors.New("ration: plan of another kind than the limiter's")
+
+	// ErrInvalidName is returned for a prefix or a limiter name that is not made of 1 to 128 of A-Z a-z 0-9 . _ -.
+	ErrInvalidName = errors.New("ration: invalid name")
+
+	// ErrInvalidOption is returned by New and Client.Limiter for an option out of its range, or a nil client.
+	ErrInvalidOption = errors.New("ration: invalid option")
+
+	// ErrLimiterConflict is returned where a Client already has a limiter of that name with another plan.
+	ErrLimiterConflict = errors.New("ration: limiter exists with another plan")
+
+	// ErrTooManyLimiters is returned where a Client has 10,000 limiters: a limiter is made once and kept, not made for
+	// a request.
+	ErrTooManyLimiters = errors.New("ration: too many limiters")
+
+	// ErrInvalidKey is returned for a raw key that is empty or longer than 512 bytes.
+	ErrInvalidKey = errors.New("ration: invalid key")
+
+	// ErrInvalidCost is returned for a negative cost.
+	ErrInvalidCost = errors.New("ration: invalid cost")
+
+	// ErrCostExceedsLimit is wrapped by the *[CostError] of a request that no wait would let through.
+	ErrCostExceedsLimit = errors.New("ration: cost exceeds the limit")
+
+	// ErrUnavailable is wrapped by the error of a call that Redis gave no answer to: it was too slow, not there, or
+	// answered with a fault. Whether it was charged is not known.
+	ErrUnavailable = errors.New("ration: redis unavailable")
+
+	// ErrTimeout is wrapped, beside ErrUnavailable, by the error of a call that ended with the timeout of its limiter.
+	ErrTimeout = errors.New("ration: timeout")
+
+	// ErrClosed is returned by every call on a Client, and on its limiters, after Close.
+	ErrClosed = errors.New("ration: client closed")
+)
+
+// PlanError says which field of which plan is wrong. It wraps ErrInvalidPlan.
+type PlanError struct {
+	Plan   string // the kind of the plan: "token-bucket"
+	Field  string // the field of its struct: "Burst"; empty where the plan as a whole is wrong
+	Reason string
+}
+
+func (e *PlanError) Error() string {
+	if e.Field == "" {
+		return fmt.Sprintf("ration: %s %s", e.Plan, e.Reason)
+	}
+	return fmt.Sprintf("ration: %s: %s %s", e.Plan, e.Field, e.Reason)
+}
+
+// Unwrap is ErrInvalidPlan.
+func (e *PlanError) Unwrap() error { return ErrInvalidPlan }
+
+// CostError says that a request asks for more than its plan can ever admit. It wraps ErrCostExceedsLimit.
+type CostError struct {
+	Limiter string
+	Plan    string // the plan as ParsePlan reads it
+	Cost    int64  // units
+	Limit   int64  // the greatest cost that can pass, units
+}
+
+func (e *CostError) Error() string {
+	return fmt.Sprintf("ration: limiter %q: cost %d exceeds the %d that %s can ever admit", e.Limiter, e.Cost, e.Limit, e.Plan)
+}
+
+// Unwrap is ErrCostExceedsLimit.
+func (e *CostError) Unwrap() error { return ErrCostExceedsLimit }
+
+// ParseError points at the word of a rate or plan that was not understood.
+type ParseError struct {
+	Input  string
+	Word   string // as it stands in Input; empty where a word is missing
+	Offset int    // of Word in Input, bytes
+	Reason string // what was wanted there
+}
+
+func (e *ParseError) Error() string {
+	if e.Word == "" {
+		return fmt.Sprintf("ration: %q: at its end: %s", e.Input, e.Reason)
+	}
+	return fmt.Sprintf("ration: %q: at %q: %s", e.Input, e.Word, e.Reason)
+}
+
+// Pointer is Input and, on a second line, carets under the word that was not understood, for a terminal.
+func (e *ParseError) Pointer() string {
+	before := []rune(e.Input[:e.Offset])
+	return e.Input + "\n" + strings.Repeat(" ", len(before)) + strings.Repeat("^", max(len([]rune(e.Word)), 1))
+}
+
+// unavailable wraps the error of a call that Redis did not answer.
+func unavailable(cause error) error {
+	return fmt.Errorf("%w: %w", ErrUnavailable, cause)
+}

@@ -1,0 +1,175 @@
+package ration
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+)
+
+// FixedWindow admits at most Limit units per Window, and starts counting anew when a window is over.
+//
+// Guarantee: at most Limit units are granted in one window. Two windows may follow each other at once, so that in some
+// span of the length of a window up to twice Limit are granted: at the end of one and at the start of the next.
+//
+// A window opens with the first grant and lasts Window from there, unless Aligned. Denied requests do not count, and
+// nothing but RestartOnDeny makes an open window longer. Times are whole milliseconds of the server's clock.
+//
+// A changed plan keeps what was counted in the open window; its end moves nearer where the new window is shorter, and
+// never further away.
+//
+// The zero value is refused. Stored: one integer per key, which expires with its window.
+type FixedWindow struct {
+	// Limit is the units per window: 1 to 2^52.
+	Limit int64
+	// Window is how long a window lasts: whole milliseconds, 1 ms to 2^52 µs (142 years).
+	Window time.Duration
+	// Aligned makes the windows those of the server's clock, counted from 1970 in UTC: with a Window of a minute, the
+	// calendar minutes. All keys then start anew in the same instant.
+	Aligned bool
+	// RestartOnDeny makes a denied request start the window again, what was counted staying: whoever keeps trying stays
+	// out until one whole Window has passed without a try. For attempts to log in. Not together with Aligned.
+	RestartOnDeny bool
+}
+
+const (
+	fixedWindowName          = "fixed-window"
+	fixedWindowAligned       = "aligned"
+	fixedWindowRestartOnDeny = "restart-on-deny"
+)
+
+// The modes of scripts/parts/fixedwindow_look.lua.
+const (
+	fixedWindowOpensAtGrant = iota
+	fixedWindowOnGrid
+	fixedWindowRestartsOnAnyDenial
+	fixedWindowRestartsOnFullDenial
+)
+
+// String is the plan as ParsePlan reads it: "fixed-window 60/2h", "fixed-window 60/1m aligned".
+func (p FixedWindow) String() string {
+	s := fixedWindowName + " " + strconv.FormatInt(p.Limit, 10) + "/" + formatSpan(p.Window)
+	if p.Aligned {
+		s += " " + fixedWindowAligned
+	}
+	if p.RestartOnDeny {
+		s += " " + fixedWindowRestartOnDeny
+	}
+	return s
+}
+
+func parseFixedWindow(p *planParser) Plan {
+	var plan FixedWindow
+	plan.Limit, plan.Window = p.quota()
+	for len(p.words) > 0 && p.err == nil {
+		word, _ := p.next("")
+		switch {
+		case word.text == fixedWindowAligned && !plan.Aligned:
+			plan.Aligned = true
+		case word.text == fixedWindowRestartOnDeny && !plan.RestartOnDeny:
+			plan.RestartOnDeny = true
+		default:
+			p.fail(word, "want aligned, restart-on-deny or nothing more")
+		}
+	}
+	return plan
+}
+
+func (p FixedWindow) prepare() (*preparedPlan, error) {
+	refuse := func(field, format string, args ...any) (*preparedPlan, error) {
+		return nil, &PlanError{Plan: fixedWindowName, Field: field, Reason: fmt.Sprintf(format, args...)}
+	}
+	const longest = exactBound * time.Microsecond / time.Millisecond * time.Millisecond
+	switch {
+	case p.Limit < 1:
+		return refuse("Limit", "is %d: must be at least 1", p.Limit)
+	case p.Limit > exactBound:
+		return refuse("Limit", "is %d: must be at most %d", p.Limit, int64(exactBound))
+	case p.Window < time.Millisecond:
+		return refuse("Window", "is %v: must be at least 1ms", p.Window)
+	case p.Window > longest:
+		return refuse("Window", "is %v: must be at most %v", p.Window, longest)
+	case p.Window%time.Millisecond != 0:
+		return refuse("Window", "is %v: must be whole milliseconds", p.Window)
+	case p.Aligned && p.RestartOnDeny:
+		return refuse("RestartOnDeny", "cannot be together with Aligned")
+	}
+	mode, modeUpTo := fixedWindowOpensAtGrant, fixedWindowOpensAtGrant
+	switch {
+	case p.Aligned:
+		mode, modeUpTo = fixedWindowOnGrid, fixedWindowOnGrid
+	case p.RestartOnDeny:
+		mode, modeUpTo = fixedWindowRestartsOnAnyDenial, fixedWindowRestartsOnFullDenial
+	}
+	args := func(mode int) []any {
+		return []any{
+			strconv.FormatInt(p.Limit, 10),
+			strconv.FormatInt(p.Window.Milliseconds(), 10),
+			strconv.Itoa(mode),
+		}
+	}
+	return &preparedPlan{
+		plan:      p,
+		text:      p.String(),
+		kind:      "fw1",
+		limit:     p.Limit,
+		take:      &fixedWindowTake,
+		peek:      &fixedWindowPeek,
+		args:      args(mode),
+		argsUpTo:  args(modeUpTo),
+		algorithm: p,
+	}, nil
+}
+
+func (p FixedWindow) outcome(r reply, _ int64) outcome {
+	left := time.Duration(r[2]) * time.Millisecond
+	return outcome{remaining: r[1], retryAfter: left, resetAfter: left}
+}
+
+func (p FixedWindow) newTwin() twin { return &fixedWindowTwin{plan: p} }
+
+// fixedWindowTwin is the counter of one key. It counts as the script does, in whole milliseconds.
+type fixedWindowTwin struct {
+	plan      FixedWindow
+	used      int64
+	endMillis int64
+}
+
+// usedAt is what was granted in the open window and the time until its end, in ms; both 0 where no window is open.
+func (t *fixedWindowTwin) usedAt(nowMillis int64) (used, left int64) {
+	if t.endMillis <= nowMillis {
+		return 0, 0
+	}
+	return t.used, min(t.endMillis-nowMillis, t.longestAt(nowMillis))
+}
+
+// longestAt is how long a window that opens now lasts, in ms.
+func (t *fixedWindowTwin) longestAt(nowMillis int64) int64 {
+	window := t.plan.Window.Milliseconds()
+	if t.plan.Aligned {
+		return window - nowMillis%window
+	}
+	return window
+}
+
+func (t *fixedWindowTwin) takeAt(nowMicros, cost, count int64, upTo bool) reply {
+	nowMillis := nowMicros / 1000
+	used, left := t.usedAt(nowMillis)
+	room := max(t.plan.Limit-used, 0)
+	granted := fit(room, cost, count)
+	units := granted * cost
+	switch {
+	case units > 0 && left == 0:
+		left = t.longestAt(nowMillis)
+	case granted < count && left > 0 && t.plan.RestartOnDeny && (!upTo || units == 0):
+		left = t.plan.Window.Milliseconds()
+	}
+	if left > 0 {
+		t.used, t.endMillis = used+units, nowMillis+left
+	}
+	return reply{granted, room - units, left}
+}
+
+func (t *fixedWindowTwin) peekAt(nowMicros int64) reply {
+	used, left := t.usedAt(nowMicros / 1000)
+	return reply{0, max(t.plan.Limit-used, 0), left}
+}

@@ -1,0 +1,156 @@
+package ration
+
+import (
+	"context"
+	"fmt"
+)
+
+// Limiter decides requests under one plan, and counts in Redis, for all processes together. Most callers want [Limiter.Allow].
+//
+// A Limiter comes from Client.Limiter; the zero value is not usable. It is safe for concurrent use.
+//
+// Every decision is one round trip, one script call on one key, which it writes only when it grants, or to mend the key. A
+// denial is a Decision and never an error. The errors are mistakes of the call (ErrInvalidKey, ErrInvalidCost, *[CostError],
+// *[PlanError], ErrPlanKind: nothing was sent), the end of ctx, ErrUnavailable when Redis gave no answer in time (whether
+// the units were charged is then not known), and ErrClosed.
+type Limiter struct {
+	name     string
+	plan     *preparedPlan
+	config   limiterConfig
+	keys     keySpace
+	executor *executor
+	plans    planCache // of WithPlanFor and Request.Plan
+}
+
+var _ Allower = (*Limiter)(nil)
+
+// Allow decides a request for one unit.
+func (l *Limiter) Allow(ctx context.Context, key string) (Decision, error) {
+	return l.Take(ctx, Request{Key: key, Cost: 1})
+}
+
+// AllowN decides a request for n units: all of them or none. An n of 0 is a look: it is allowed, charges nothing, and
+// reports what remains.
+func (l *Limiter) AllowN(ctx context.Context, key string, n int64) (Decision, error) {
+	return l.Take(ctx, Request{Key: key, Cost: n})
+}
+
+// AllowUpTo takes as many units as there are, up to n: Decision.Granted. It is denied only where n is not 0 and there is
+// none. An n above what the plan can ever grant is no error.
+func (l *Limiter) AllowUpTo(ctx context.Context, key string, n int64) (Decision, error) {
+	plan, err := l.check(Request{Key: key, Cost: min(n, 1)})
+	if err != nil {
+		return Decision{}, err
+	}
+	if n == 0 {
+		return l.take(ctx, key, plan, plan.args, 0, 1)
+	}
+	return l.take(ctx, key, plan, plan.argsUpTo, 1, min(n, plan.limit))
+}
+
+// Take decides a request. Allow and AllowN are short for it.
+func (l *Limiter) Take(ctx context.Context, r Request) (Decision, error) {
+	plan, err := l.check(r)
+	if err != nil {
+		return Decision{}, err
+	}
+	return l.take(ctx, r.Key, plan, plan.args, r.Cost, 1)
+}
+
+// Peek reports what a request for one unit would find, and writes nothing: Allowed if a unit remains, Granted 0. One round
+// trip. The errors are those of a decision.
+func (l *Limiter) Peek(ctx context.Context, key string) (Decision, error) {
+	plan, err := l.check(Request{Key: key})
+	if err != nil {
+		return Decision{}, err
+	}
+	r, err := l.executor.call(ctx, l.config.timeout, plan.peek, l.keys.stored(key), nil, plan.args)
+	if err != nil {
+		return Decision{}, err
+	}
+	d := plan.decision(r, 1)
+	d.Allowed = d.Remaining > 0
+	if d.Allowed {
+		d.RetryAfter = 0
+	}
+	return d, nil
+}
+
+// Reset forgets what was counted for a key: its next request finds it as good as new. One round trip; deletes the key. The
+// errors are those of a decision.
+func (l *Limiter) Reset(ctx context.Context, key string) error {
+	if err := checkKey(key); err != nil {
+		return err
+	}
+	return l.executor.delete(ctx, l.config.timeout, l.keys.stored(key))
+}
+
+// check finds the mistakes in a request, before the network, and the plan that decides it.
+func (l *Limiter) check(r Request) (*preparedPlan, error) {
+	if err := checkKey(r.Key); err != nil {
+		return nil, err
+	}
+	if r.Cost < 0 {
+		return nil, fmt.Errorf("%w: it is %d: must be 0 or more", ErrInvalidCost, r.Cost)
+	}
+	plan, err := l.planOf(r)
+	if err != nil {
+		return nil, err
+	}
+	if r.Cost > plan.limit {
+		return nil, &CostError{Limiter: l.name, Plan: plan.text, Cost: r.Cost, Limit: plan.limit}
+	}
+	return plan, nil
+}
+
+func (l *Limiter) planOf(r Request) (*preparedPlan, error) {
+	own := r.Plan
+	if own == nil && l.config.planFor != nil {
+		if plan, found := l.config.planFor(r.Key); found {
+			own = plan
+			if plan == nil {
+				return nil, fmt.Errorf("limiter %q: WithPlanFor: %w", l.name, &PlanError{Plan: "plan", Reason: "is nil"})
+			}
+		}
+	}
+	if own == nil {
+		return l.plan, nil
+	}
+	plan, err := l.plans.prepare(own)
+	if err != nil {
+		return nil, fmt.Errorf("limiter %q: %w", l.name, err)
+	}
+	if plan.kind != l.plan.kind {
+		return nil, fmt.Errorf("%w: limiter %q is %s, not %s", ErrPlanKind, l.name, l.plan.text, plan.text)
+	}
+	return plan, nil
+}
+
+// take decides `count` requests of `cost` units each, of which as many are granted as fit.
+func (l *Limiter) take(ctx context.Context, key string, plan *preparedPlan, args []any, cost, count int64) (Decision, error) {
+	lead := [2]int64{cost, count}
+	r, err := l.executor.call(ctx, l.config.timeout, plan.take, l.keys.stored(key), lead[:], args)
+	if err != nil {
+		return Decision{}, err
+	}
+	d := plan.decision(r, cost)
+	d.Allowed = r[0] > 0
+	d.Granted = r[0] * cost
+	if d.Allowed {
+		d.RetryAfter = 0
+	}
+	return d, nil
+}
+
+// decision is what a reply means to requests of `cost` units each, but for what was granted.
+func (p *preparedPlan) decision(r reply, cost int64) Decision {
+	o := p.outcome(r, cost)
+	return Decision{
+		Limit:      p.limit,
+		Remaining:  o.remaining,
+		RetryAfter: o.retryAfter,
+		ResetAfter: o.resetAfter,
+		Source:     SourceRedis,
+		Plan:       p.text,
+	}
+}

@@ -1,0 +1,100 @@
+package ration
+
+import (
+	"fmt"
+	"time"
+)
+
+// ClientOption is an option of New.
+type ClientOption interface {
+	applyToClient(*clientConfig) error
+}
+
+// LimiterOption is an option of Client.Limiter.
+type LimiterOption interface {
+	applyToLimiter(*limiterConfig) error
+}
+
+// Option is an option of New, for all limiters of a Client, and of Client.Limiter, for one of them.
+type Option interface {
+	ClientOption
+	LimiterOption
+}
+
+type clientConfig struct {
+	prefix      string
+	maxInFlight int
+	limiter     limiterConfig // what limiters start from
+}
+
+type limiterConfig struct {
+	timeout time.Duration
+	planFor func(key string) (Plan, bool)
+}
+
+const (
+	defaultPrefix      = "ration"
+	defaultTimeout     = 10 * time.Millisecond
+	defaultMaxInFlight = 1024
+)
+
+type clientOption func(*clientConfig) error
+
+func (f clientOption) applyToClient(c *clientConfig) error { return f(c) }
+
+type limiterOption func(*limiterConfig) error
+
+func (f limiterOption) applyToLimiter(c *limiterConfig) error { return f(c) }
+
+type option func(*limiterConfig) error
+
+func (f option) applyToClient(c *clientConfig) error { return f(&c.limiter) }
+
+func (f option) applyToLimiter(c *limiterConfig) error { return f(c) }
+
+// WithPrefix sets the first part of every stored key, for services that share a Redis and no quota: 1 to 128 of
+// A-Z a-z 0-9 . _ -. Unless set, it is "ration".
+func WithPrefix(prefix string) ClientOption {
+	return clientOption(func(c *clientConfig) error {
+		c.prefix = prefix
+		return checkName("prefix", prefix)
+	})
+}
+
+// WithTimeout sets how long a call waits for Redis before it ends with ErrUnavailable, whatever the options of the redis
+// client: more than 0. Unless set, it is 10 ms. A call whose context ends earlier ends with its context.
+func WithTimeout(timeout time.Duration) Option {
+	return option(func(c *limiterConfig) error {
+		if timeout <= 0 {
+			return fmt.Errorf("%w: WithTimeout: is %v: must be more than 0", ErrInvalidOption, timeout)
+		}
+		c.timeout = timeout
+		return nil
+	})
+}
+
+// WithMaxInFlight sets how many calls of a Client may be on their way to Redis at once, those included whose callers no
+// longer wait: 1 or more. Unless set, it is 1024. Further calls wait for a place, within their timeout, so that a Redis that
+// hangs cannot pile up goroutines.
+func WithMaxInFlight(n int) ClientOption {
+	return clientOption(func(c *clientConfig) error {
+		if n < 1 {
+			return fmt.Errorf("%w: WithMaxInFlight: is %d: must be at least 1", ErrInvalidOption, n)
+		}
+		c.maxInFlight = n
+		return nil
+	})
+}
+
+// WithPlanFor gives keys plans of their own: different customers, different quotas. The function is called for every
+// decision, by several goroutines at once, so it should be quick; where it answers false, the limiter's plan holds. Its
+// plans must be of the limiter's kind; what is stored of a key when its plan changes is said at each plan.
+func WithPlanFor(planFor func(key string) (Plan, bool)) LimiterOption {
+	return limiterOption(func(c *limiterConfig) error {
+		if planFor == nil {
+			return fmt.Errorf("%w: WithPlanFor: is nil", ErrInvalidOption)
+		}
+		c.planFor = planFor
+		return nil
+	})
+}

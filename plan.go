@@ -1,0 +1,210 @@
+package ration
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Plan is what is allowed: an algorithm with its numbers. It is one of this package's plain comparable structs,
+// [FixedWindow] or [TokenBucket], by value; nothing else is accepted.
+type Plan interface {
+	// String is the plan as ParsePlan reads it: "token-bucket 100/s burst 20".
+	String() string
+
+	// prepare checks the plan's numbers and makes what its decisions need.
+	prepare() (*preparedPlan, error)
+}
+
+// preparedPlan is a plan made ready for many decisions. It is immutable and shared.
+type preparedPlan struct {
+	plan  Plan
+	text  string // plan.String()
+	kind  string // of the stored key: algorithm and layout version, "tb1"
+	limit int64  // the greatest cost that can ever pass, units
+
+	take, peek *script
+	// args are the plan's numbers for the script, boxed once. argsUpTo are those where one request takes what fits.
+	args, argsUpTo []any
+
+	algorithm
+}
+
+// algorithm is what differs between plans besides their numbers and scripts.
+type algorithm interface {
+	// outcome derives an answer from a reply of the plan's scripts, to requests of `cost` units each.
+	outcome(r reply, cost int64) outcome
+
+	// newTwin makes the plan's double in this process, for one key.
+	newTwin() twin
+}
+
+// reply holds what a script answers, in the order of its header: the granted requests, the remaining units, and what else
+// the plan sends.
+type reply [4]int64
+
+// outcome is what a reply means.
+type outcome struct {
+	remaining  int64
+	retryAfter time.Duration // until a request of the same cost passes; meaningful if one was denied
+	resetAfter time.Duration
+}
+
+// twin decides as the plan's script does, with the same arithmetic, for one key in this process.
+type twin interface {
+	// takeAt grants as many of `count` requests of `cost` units each as fit, and replies as the take script does. upTo
+	// says that the requests are one that takes what fits.
+	takeAt(nowMicros, cost, count int64, upTo bool) reply
+	// peekAt replies as the peek script does.
+	peekAt(nowMicros int64) reply
+}
+
+// prepare makes a plan ready, or says what is wrong with it.
+func prepare(plan Plan) (*preparedPlan, error) {
+	switch plan.(type) {
+	case FixedWindow, TokenBucket:
+		// By value only: a pointer may be nil or change, and a struct that embeds a plan need not be comparable.
+		return plan.prepare()
+	case nil:
+		return nil, &PlanError{Plan: "plan", Reason: "is nil"}
+	default:
+		return nil, &PlanError{Plan: fmt.Sprintf("plan of type %T", plan), Reason: "is not one of this package's plans, by value"}
+	}
+}
+
+// planCache keeps the prepared plans of the keys that have their own, so that a decision need not prepare one. A flood of
+// different plans cannot grow it: a full cache forgets some plan for each new one.
+type planCache struct {
+	mu       sync.RWMutex
+	prepared map[Plan]*preparedPlan
+}
+
+const maxCachedPlans = 1024
+
+func (c *planCache) prepare(plan Plan) (*preparedPlan, error) {
+	switch plan.(type) {
+	case FixedWindow, TokenBucket: // comparable, so that the lookup cannot panic
+		c.mu.RLock()
+		p := c.prepared[plan]
+		c.mu.RUnlock()
+		if p != nil {
+			return p, nil
+		}
+	}
+	p, err := prepare(plan)
+	if err != nil {
+		return nil, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.prepared) >= maxCachedPlans {
+		for some := range c.prepared {
+			delete(c.prepared, some)
+			break
+		}
+	}
+	if c.prepared == nil {
+		c.prepared = make(map[Plan]*preparedPlan)
+	}
+	c.prepared[plan] = p
+	return p, nil
+}
+
+// ParsePlan reads a plan as its String writes it:
+//
+//	fixed-window 60/1m                   60 units per window of a minute
+//	fixed-window 60/1m aligned           windows on the server's clock grid
+//	fixed-window 5/15m restart-on-deny   a refused attempt starts the window again
+//	token-bucket 1/2s burst 5            refilled at 1 unit per 2 s, at most 5
+//
+// Words are separated by spaces. The error is a *[ParseError] that points at the word it does not understand, or the
+// *[PlanError] of a plan that is well written and cannot be.
+func ParsePlan(s string) (Plan, error) {
+	p := planParser{input: s, words: splitWords(s)}
+	plan := p.plan()
+	if p.err != nil {
+		return nil, p.err
+	}
+	if _, err := prepare(plan); err != nil {
+		return nil, err
+	}
+	return plan, nil
+}
+
+// planParser reads the words of a plan from left to right. After an error it stands still.
+type planParser struct {
+	input string
+	words []wordAt
+	err   error
+}
+
+type wordAt struct {
+	text   string
+	offset int
+}
+
+func splitWords(s string) []wordAt {
+	var words []wordAt
+	rest := s
+	for _, text := range strings.Fields(s) {
+		i := strings.Index(rest, text)
+		words = append(words, wordAt{text, len(s) - len(rest) + i})
+		rest = rest[i+len(text):]
+	}
+	return words
+}
+
+func (p *planParser) plan() Plan {
+	const kinds = "want fixed-window or token-bucket"
+	kind, ok := p.next(kinds)
+	if !ok {
+		return nil
+	}
+	var plan Plan
+	switch kind.text {
+	case fixedWindowName:
+		plan = parseFixedWindow(p)
+	case tokenBucketName:
+		plan = parseTokenBucket(p)
+	default:
+		p.fail(kind, kinds)
+	}
+	if p.err == nil && len(p.words) > 0 {
+		p.fail(p.words[0], "want nothing more")
+	}
+	return plan
+}
+
+// next takes a word off; where none is left, that is an error which says what was wanted.
+func (p *planParser) next(wanted string) (wordAt, bool) {
+	if p.err != nil {
+		return wordAt{}, false
+	}
+	if len(p.words) == 0 {
+		p.fail(wordAt{"", len(p.input)}, wanted)
+		return wordAt{}, false
+	}
+	word := p.words[0]
+	p.words = p.words[1:]
+	return word, true
+}
+
+// quota takes a word such as 60/2h off.
+func (p *planParser) quota() (units int64, span time.Duration) {
+	word, ok := p.next("want units per time, such as 60/2h")
+	if !ok {
+		return 0, 0
+	}
+	units, span, err := parseQuota(word.text)
+	if err != nil {
+		p.fail(wordAt{err.word, word.offset + err.offset}, err.reason)
+	}
+	return units, span
+}
+
+func (p *planParser) fail(at wordAt, reason string) {
+	if p.err == nil {
+		p.err = &ParseError{Input: p.input, Word: at.text, Offset: at.offset, Reason: reason}
+	}
+}

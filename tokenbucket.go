@@ -1,0 +1,197 @@
+package ration
+
+import (
+	"fmt"
+	"math/bits"
+	"strconv"
+	"time"
+)
+
+// TokenBucket admits as long as there are tokens: the bucket holds at most Burst, starts full, and is refilled at Rate.
+//
+// Guarantee: in any span of time t at most Burst + Rate·t units are granted. The arithmetic is exact, so no refill is lost
+// or gained to rounding, however often the bucket is asked; where the numbers of a Rate are too great for that (its units
+// times its microseconds, in lowest terms, above 2^52), the rate is rounded down by less than one part in a million.
+//
+// A clock that steps back refills nothing, and no span of time is refilled twice, except that the bucket is full again
+// within Burst/Rate of the new clock at the latest.
+//
+// A changed plan keeps the level: the time until the change is credited at the old rate, up to the new Burst. The change
+// counts from the first request that is decided under the new plan, denied or not.
+//
+// The zero value is refused. Stored: a hash per key, which expires when the bucket is full again.
+type TokenBucket struct {
+	// Rate is what the bucket is refilled with, continuously: at least 1 unit per 2^51 µs (71 years).
+	Rate Rate
+	// Burst is the most tokens the bucket holds: at least 1, and filled within 2^52 µs (142 years).
+	Burst int64
+}
+
+const tokenBucketName = "token-bucket"
+
+// String is the plan as ParsePlan reads it: "token-bucket 100/s burst 20".
+func (p TokenBucket) String() string {
+	return fmt.Sprintf("%s %v burst %d", tokenBucketName, p.Rate, p.Burst)
+}
+
+func parseTokenBucket(p *planParser) Plan {
+	var plan TokenBucket
+	plan.Rate.Units, plan.Rate.Per = p.quota()
+	if word, ok := p.next("want burst and a number of units"); ok && word.text != "burst" {
+		p.fail(word, "want burst")
+	}
+	if word, ok := p.next("want a number of units"); ok {
+		burst, err := strconv.ParseInt(word.text, 10, 64)
+		if err != nil {
+			p.fail(word, "want a whole number of units")
+		}
+		plan.Burst = burst
+	}
+	return plan
+}
+
+func (p TokenBucket) prepare() (*preparedPlan, error) {
+	refuse := func(field, format string, args ...any) (*preparedPlan, error) {
+		return nil, &PlanError{Plan: tokenBucketName, Field: field, Reason: fmt.Sprintf(format, args...)}
+	}
+	rate, wrong := p.Rate.exact()
+	if wrong != "" {
+		return refuse("Rate", "%s", wrong)
+	}
+	greatest := int64(exactBound)
+	if rate.num < rate.den {
+		greatest = mulDiv(exactBound, rate.num, rate.den)
+	}
+	switch {
+	case p.Burst < 1:
+		return refuse("Burst", "is %d: must be at least 1", p.Burst)
+	case p.Burst > greatest:
+		return refuse("Burst", "is %d: must be at most %d with a rate of %v", p.Burst, greatest, p.Rate)
+	}
+	algorithm := tokenBucketArithmetic{burst: p.Burst, rate: rate}
+	fillMillis := (algorithm.microsFor(p.Burst, 0) + 999) / 1000
+	args := []any{
+		strconv.FormatInt(p.Burst, 10),
+		strconv.FormatInt(rate.num, 10),
+		strconv.FormatInt(rate.den, 10),
+		strconv.FormatInt(fillMillis, 10),
+	}
+	return &preparedPlan{
+		plan:      p,
+		text:      p.String(),
+		kind:      "tb1",
+		limit:     p.Burst,
+		take:      &tokenBucketTake,
+		peek:      &tokenBucketPeek,
+		args:      args,
+		argsUpTo:  args,
+		algorithm: algorithm,
+	}, nil
+}
+
+// tokenBucketArithmetic is the plan as it is counted.
+type tokenBucketArithmetic struct {
+	burst int64
+	rate  perMicro
+}
+
+// microsFor is how long it takes to earn `tokens` tokens less part/den of one, in microseconds, rounded up.
+func (a tokenBucketArithmetic) microsFor(tokens, part int64) int64 {
+	hi, lo := bits.Mul64(uint64(tokens), uint64(a.rate.den))
+	lo, borrow := bits.Sub64(lo, uint64(part), 0)
+	hi -= borrow
+	quotient, rest := bits.Div64(hi, lo, uint64(a.rate.num))
+	if rest > 0 {
+		quotient++
+	}
+	return int64(quotient)
+}
+
+func (a tokenBucketArithmetic) outcome(r reply, cost int64) outcome {
+	tokens, part, ahead := r[1], r[2], r[3]
+	o := outcome{remaining: tokens}
+	if cost > tokens {
+		o.retryAfter = time.Duration(ahead+a.microsFor(cost-tokens, part)) * time.Microsecond
+	}
+	if tokens < a.burst {
+		o.resetAfter = time.Duration(ahead+a.microsFor(a.burst-tokens, part)) * time.Microsecond
+	}
+	return o
+}
+
+func (a tokenBucketArithmetic) newTwin() twin {
+	return &tokenBucketTwin{tokenBucketArithmetic: a, tokens: a.burst}
+}
+
+// tokenBucketTwin is the bucket of one key. It counts as the script does, in whole microseconds.
+type tokenBucketTwin struct {
+	tokenBucketArithmetic
+	stored       bool // false: nothing was taken yet, the bucket is full
+	tokens, part int64
+	atMicros     int64 // up to when the level is counted
+}
+
+// levelAt is the level at a moment, and up to when it is counted.
+func (t *tokenBucketTwin) levelAt(nowMicros int64) (tokens, part, at int64) {
+	if !t.stored {
+		return t.burst, 0, nowMicros
+	}
+	tokens, part, at = t.tokens, t.part, t.atMicros
+	if nowMicros > at {
+		turns, rest := (nowMicros-at)/t.rate.den, (nowMicros-at)%t.rate.den
+		part += rest * t.rate.num
+		if hi, lo := bits.Mul64(uint64(turns), uint64(t.rate.num)); hi > 0 || lo >= uint64(t.burst) {
+			tokens = t.burst
+		} else {
+			tokens += int64(lo) + part/t.rate.den
+		}
+		part, at = part%t.rate.den, nowMicros
+	}
+	if tokens >= t.burst {
+		tokens, part = t.burst, 0
+	}
+	return tokens, part, at
+}
+
+// aheadOf is how far the moment of a level is ahead of the clock, at most what it takes to fill that level, rounded down.
+func (t *tokenBucketTwin) aheadOf(nowMicros, tokens, part, at int64) int64 {
+	if at <= nowMicros {
+		return 0
+	}
+	hi, lo := bits.Mul64(uint64(tokens), uint64(t.rate.den))
+	lo, carry := bits.Add64(lo, uint64(part), 0)
+	worth, _ := bits.Div64(hi+carry, lo, uint64(t.rate.num))
+	return min(at-nowMicros, int64(worth))
+}
+
+func (t *tokenBucketTwin) takeAt(nowMicros, cost, count int64, _ bool) reply {
+	tokens, part, at := t.levelAt(nowMicros)
+	granted := fit(tokens, cost, count)
+	units := granted * cost
+	tokens -= units
+	ahead := t.aheadOf(nowMicros, tokens, part, at)
+	if units > 0 || at > nowMicros+ahead {
+		t.stored, t.tokens, t.part, t.atMicros = true, tokens, part, nowMicros+ahead
+	}
+	return reply{granted, tokens, part, ahead}
+}
+
+func (t *tokenBucketTwin) peekAt(nowMicros int64) reply {
+	tokens, part, at := t.levelAt(nowMicros)
+	return reply{0, tokens, part, t.aheadOf(nowMicros, tokens, part, at)}
+}
+
+// fit is how many of count requests of cost units each fit into left units. A look, of cost 0, always fits.
+func fit(left, cost, count int64) int64 {
+	if cost == 0 {
+		return count
+	}
+	return min(count, left/cost)
+}
+
+// mulDiv is a*b/c rounded down, where that is below 2^63.
+func mulDiv(a, b, c int64) int64 {
+	hi, lo := bits.Mul64(uint64(a), uint64(b))
+	quotient, _ := bits.Div64(hi, lo, uint64(c))
+	return int64(quotient)
+}
