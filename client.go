@@ -81,13 +81,18 @@ func (c *Client) Limiter(name string, plan Plan, options ...LimiterOption) (*Lim
 	if err := c.register(name, plan); err != nil {
 		return nil, err
 	}
+	return c.bind(name, prepared, config), nil
+}
+
+// bind makes a limiter of what has been checked.
+func (c *Client) bind(name string, plan *preparedPlan, config limiterConfig) *Limiter {
 	return &Limiter{
 		name:     name,
-		plan:     prepared,
+		plan:     plan,
 		config:   config,
-		keys:     newKeySpace(c.prefix, name, prepared.kind),
+		keys:     newKeySpace(c.prefix, name, plan.kind),
 		executor: c.executor,
-	}, nil
+	}
 }
 
 func (c *Client) register(name string, plan Plan) error {

@@ -68,12 +68,7 @@ func (l *Limiter) Peek(ctx context.Context, key string) (Decision, error) {
 	if err != nil {
 		return Decision{}, err
 	}
-	d := plan.decision(r, 1)
-	d.Allowed = d.Remaining > 0
-	if d.Allowed {
-		d.RetryAfter = 0
-	}
-	return d, nil
+	return plan.peeked(r), nil
 }
 
 // Reset forgets what was counted for a key: its next request finds it as good as new. One round trip; deletes the key. The
@@ -133,24 +128,5 @@ func (l *Limiter) take(ctx context.Context, key string, plan *preparedPlan, args
 	if err != nil {
 		return Decision{}, err
 	}
-	d := plan.decision(r, cost)
-	d.Allowed = r[0] > 0
-	d.Granted = r[0] * cost
-	if d.Allowed {
-		d.RetryAfter = 0
-	}
-	return d, nil
-}
-
-// decision is what a reply means to requests of `cost` units each, but for what was granted.
-func (p *preparedPlan) decision(r reply, cost int64) Decision {
-	o := p.outcome(r, cost)
-	return Decision{
-		Limit:      p.limit,
-		Remaining:  o.remaining,
-		RetryAfter: o.retryAfter,
-		ResetAfter: o.resetAfter,
-		Source:     SourceRedis,
-		Plan:       p.text,
-	}
+	return plan.taken(r, cost), nil
 }

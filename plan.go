@@ -51,6 +51,40 @@ type outcome struct {
 	resetAfter time.Duration
 }
 
+// taken is what a take script's reply means to requests of `cost` units each.
+func (p *preparedPlan) taken(r reply, cost int64) Decision {
+	d := p.decision(r, cost)
+	d.Allowed = r[0] > 0
+	d.Granted = r[0] * cost
+	if d.Allowed {
+		d.RetryAfter = 0
+	}
+	return d
+}
+
+// peeked is what a peek script's reply means to a request for one unit.
+func (p *preparedPlan) peeked(r reply) Decision {
+	d := p.decision(r, 1)
+	d.Allowed = d.Remaining > 0
+	if d.Allowed {
+		d.RetryAfter = 0
+	}
+	return d
+}
+
+// decision is what a reply of Redis says of the state that the requests, of `cost` units each, left.
+func (p *preparedPlan) decision(r reply, cost int64) Decision {
+	o := p.outcome(r, cost)
+	return Decision{
+		Limit:      p.limit,
+		Remaining:  o.remaining,
+		RetryAfter: o.retryAfter,
+		ResetAfter: o.resetAfter,
+		Source:     SourceRedis,
+		Plan:       p.text,
+	}
+}
+
 // twin decides as the plan's script does, with the same arithmetic, for one key in this process.
 type twin interface {
 	// takeAt grants as many of `count` requests of `cost` units each as fit, and replies as the take script does. upTo

@@ -7,19 +7,19 @@ import _ "embed"
 //go:embed scripts/fixedwindow_peek.lua
 var fixedWindowPeekSource string
 
-var fixedWindowPeek = script{name: "fixedwindow_peek", source: &fixedWindowPeekSource, digest: "193d071ed69e3be5a95127f1d7490295bc01b2d9", fields: 3}
+var fixedWindowPeek = script{name: "fixedwindow_peek", source: &fixedWindowPeekSource, digest: "6f748a45cf4085076f62f6d1919582293ee1a6a5", fields: 3}
 
 //go:embed scripts/fixedwindow_take.lua
 var fixedWindowTakeSource string
 
-var fixedWindowTake = script{name: "fixedwindow_take", source: &fixedWindowTakeSource, digest: "6662c2eb57f706900669deaae8ffe4dc52d279a0", fields: 3}
+var fixedWindowTake = script{name: "fixedwindow_take", source: &fixedWindowTakeSource, digest: "0ee3ea9a61f2838e21e352c4168383bd568e84c2", fields: 3}
 
 //go:embed scripts/tokenbucket_peek.lua
 var tokenBucketPeekSource string
 
-var tokenBucketPeek = script{name: "tokenbucket_peek", source: &tokenBucketPeekSource, digest: "c48922c60022132865c6297aa20674d7c3e65ab2", fields: 4}
+var tokenBucketPeek = script{name: "tokenbucket_peek", source: &tokenBucketPeekSource, digest: "ff529adda2b6f431d931328455efaed842e35116", fields: 4}
 
 //go:embed scripts/tokenbucket_take.lua
 var tokenBucketTakeSource string
 
-var tokenBucketTake = script{name: "tokenbucket_take", source: &tokenBucketTakeSource, digest: "ddc16da8a12141dae8f65740b677a64484fbaaa0", fields: 4}
+var tokenBucketTake = script{name: "tokenbucket_take", source: &tokenBucketTakeSource, digest: "a36c6e2dc34a2b1e34557ff2861e10198ac1f15a", fields: 4}

@@ -69,12 +69,10 @@ func (p TokenBucket) prepare() (*preparedPlan, error) {
 		return refuse("Burst", "is %d: must be at most %d with a rate of %v", p.Burst, greatest, p.Rate)
 	}
 	algorithm := tokenBucketArithmetic{burst: p.Burst, rate: rate}
-	fillMillis := (algorithm.microsFor(p.Burst, 0) + 999) / 1000
 	args := []any{
 		strconv.FormatInt(p.Burst, 10),
 		strconv.FormatInt(rate.num, 10),
 		strconv.FormatInt(rate.den, 10),
-		strconv.FormatInt(fillMillis, 10),
 	}
 	return &preparedPlan{
 		plan:      p,

@@ -18,8 +18,8 @@ end
 --   window  ms
 --   mode    0: opens at the first grant; 1: on the grid of the server's clock; 2: as 0, and any refusal starts the
 --           window again; 3: as 2, but only when nothing at all was granted
--- "left" is the time until the open window ends, in ms; 0: no window is open. Redis still shows a key in the millisecond
--- in which it ends, with 0 ms left: that window is over.
+-- "left" is the time until the open window ends, in ms; 0: no window is open. Redis still shows a key in the
+-- millisecond in which it ends, with 0 ms left: that window is over.
 
 -- fixedWindowLook: the units used, the ms left, and whether the stored expiry is missing or later than this plan allows
 -- and has to be set to that. nowMillis is read in mode 1 only.
@@ -28,7 +28,8 @@ local function fixedWindowLook(key, a, nowMillis)
   if not used then
     return 0, 0, false
   end
-  local longest, left = tonumber(ARGV[a + 1]), nil
+  local longest = tonumber(ARGV[a + 1])
+  local left
   if ARGV[a + 2] == '1' then
     longest = longest - nowMillis % longest
     left = redis.call('PEXPIRETIME', key)

@@ -18,8 +18,8 @@ local function nowMicros()
   return tonumber(time[1]) * 1000000 + tonumber(time[2])
 end
 
--- fit(left, cost, count): how many of `count` requests of `cost` units each fit into `left` units. A look (cost 0) always
--- fits. left >= 0.
+-- fit(left, cost, count): how many of `count` requests of `cost` units each fit into `left` units, left >= 0. A look,
+-- of cost 0, always fits.
 local function fit(left, cost, count)
   if cost == 0 or left >= cost * count then
     return count
@@ -33,8 +33,8 @@ end
 --   window  ms
 --   mode    0: opens at the first grant; 1: on the grid of the server's clock; 2: as 0, and any refusal starts the
 --           window again; 3: as 2, but only when nothing at all was granted
--- "left" is the time until the open window ends, in ms; 0: no window is open. Redis still shows a key in the millisecond
--- in which it ends, with 0 ms left: that window is over.
+-- "left" is the time until the open window ends, in ms; 0: no window is open. Redis still shows a key in the
+-- millisecond in which it ends, with 0 ms left: that window is over.
 
 -- fixedWindowLook: the units used, the ms left, and whether the stored expiry is missing or later than this plan allows
 -- and has to be set to that. nowMillis is read in mode 1 only.
@@ -43,7 +43,8 @@ local function fixedWindowLook(key, a, nowMillis)
   if not used then
     return 0, 0, false
   end
-  local longest, left = tonumber(ARGV[a + 1]), nil
+  local longest = tonumber(ARGV[a + 1])
+  local left
   if ARGV[a + 2] == '1' then
     longest = longest - nowMillis % longest
     left = redis.call('PEXPIRETIME', key)
@@ -61,8 +62,8 @@ local function fixedWindowLook(key, a, nowMillis)
   return tonumber(used), left, false
 end
 
--- fixedWindowCharge: adds `units` and keeps the expiry right; answers the ms left afterwards. `refused` says that of the
--- requests at least one was denied; `left` and `mend` are what fixedWindowLook said.
+-- fixedWindowCharge: adds `units` and keeps the expiry right; answers the ms left afterwards. `refused` says that of
+-- the requests at least one was denied; `left` and `mend` are what fixedWindowLook said.
 local function fixedWindowCharge(key, a, nowMillis, units, refused, left, mend)
   local window, mode = tonumber(ARGV[a + 1]), ARGV[a + 2]
   if units > 0 and left == 0 then

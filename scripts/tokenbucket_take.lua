@@ -1,6 +1,6 @@
--- tokenbucket_take.lua: refill the bucket and grant as many of `count` requests of `cost` tokens each as its level holds.
+-- tokenbucket_take.lua: grant as many of `count` requests of `cost` tokens each as the refilled bucket holds.
 -- KEYS:  key
--- ARGV:  cost tokens; count requests; burst tokens; n tokens; d us; fill ms
+-- ARGV:  cost tokens; count requests; burst tokens; n tokens; d us
 -- Reply: granted requests; remaining tokens; part 1/d tokens; ahead us
 -- Cost:  O(1)
 -- Uses:  HMGET HSET PEXPIRE PTTL TIME
@@ -18,8 +18,8 @@ local function nowMicros()
   return tonumber(time[1]) * 1000000 + tonumber(time[2])
 end
 
--- fit(left, cost, count): how many of `count` requests of `cost` units each fit into `left` units. A look (cost 0) always
--- fits. left >= 0.
+-- fit(left, cost, count): how many of `count` requests of `cost` units each fit into `left` units, left >= 0. A look,
+-- of cost 0, always fits.
 local function fit(left, cost, count)
   if cost == 0 or left >= cost * count then
     return count
@@ -34,25 +34,25 @@ end
 -- Its numbers, from ARGV[a]:
 --   burst  tokens
 --   n, d   the rate, n/d tokens a microsecond in lowest terms
---   fill   the time from empty to full, rounded up to ms
 
--- rescale(part, d, e): floor(part * e / d) for 0 <= part < d, digit by binary digit of e, since the product may leave 2^53.
+-- rescale(part, d, e): floor(part * e / d) for 0 <= part < d. Digit by binary digit of e, since the product may leave
+-- 2^53.
 local function rescale(part, d, e)
-  local whole, rest, bit = 0, 0, 4503599627370496
+  local scaled, rest, bit = 0, 0, 4503599627370496
   for _ = 1, 53 do
-    whole, rest = whole * 2, rest * 2
+    scaled, rest = scaled * 2, rest * 2
     if rest >= d then
-      whole, rest = whole + 1, rest - d
+      scaled, rest = scaled + 1, rest - d
     end
     if e >= bit then
       e, rest = e - bit, rest + part
       if rest >= d then
-        whole, rest = whole + 1, rest - d
+        scaled, rest = scaled + 1, rest - d
       end
     end
     bit = bit / 2
   end
-  return whole
+  return scaled
 end
 
 -- tokenBucketLook: the level (tokens, part), the moment up to which it is counted, and the state of the stored hash:
@@ -93,25 +93,27 @@ end
 
 -- tokenBucketCharge: takes `units` off the level that tokenBucketLook said, and stores it when it has to be: something
 -- was taken, the rate is another one, or the clock stepped back too far. Answers the tokens left and how far their
--- moment is ahead of the clock. Expiry: when the bucket is full again, rounded up.
+-- moment is ahead of the clock.
+-- Expiry: when the bucket is full again, rounded up; a key that would go before (by a plan with less to fill, or by a
+-- hand that took its expiry away) is given that, even when nothing else is written: it would come back full too soon.
 local function tokenBucketCharge(key, a, now, units, tokens, part, at, state)
   tokens = tokens - units
   local ahead = tokenBucketAhead(a, now, tokens, part, at)
+  local n, d = tonumber(ARGV[a + 1]), tonumber(ARGV[a + 2])
+  local missing = tonumber(ARGV[a]) - tokens
+  local turns = math.floor(missing / n)
+  local full = ahead + turns * d + math.ceil(((missing - turns * n) * d - part) / n)
   if units > 0 or state == 2 or at > now + ahead then
-    local n, d = tonumber(ARGV[a + 1]), tonumber(ARGV[a + 2])
     if state == 1 then
       redis.call('HSET', key, 'l', whole(tokens), 'p', whole(part), 't', whole(now + ahead))
     else
       redis.call('HSET', key, 'l', whole(tokens), 'p', whole(part), 't', whole(now + ahead),
         'n', ARGV[a + 1], 'd', ARGV[a + 2])
     end
-    local missing = tonumber(ARGV[a]) - tokens
-    local turns = math.floor(missing / n)
-    local full = ahead + turns * d + math.ceil(((missing - turns * n) * d - part) / n)
-    redis.call('PEXPIRE', key, whole(math.max(math.ceil(full / 1000), 1)))
-  elseif state == 1 and redis.call('PTTL', key) == -1 then
-    redis.call('PEXPIRE', key, ARGV[a + 3])
+  elseif state == 0 or redis.call('PTTL', key) >= math.floor((now % 1000 + full) / 1000) then
+    return tokens, ahead
   end
+  redis.call('PEXPIRE', key, whole(math.max(math.ceil(full / 1000), 1)))
   return tokens, ahead
 end
 local cost, count, now = tonumber(ARGV[1]), tonumber(ARGV[2]), nowMicros()

@@ -1,5 +1,5 @@
--- fit(left, cost, count): how many of `count` requests of `cost` units each fit into `left` units. A look (cost 0) always
--- fits. left >= 0.
+-- fit(left, cost, count): how many of `count` requests of `cost` units each fit into `left` units, left >= 0. A look,
+-- of cost 0, always fits.
 local function fit(left, cost, count)
   if cost == 0 or left >= cost * count then
     return count

@@ -1,5 +1,5 @@
--- fixedWindowCharge: adds `units` and keeps the expiry right; answers the ms left afterwards. `refused` says that of the
--- requests at least one was denied; `left` and `mend` are what fixedWindowLook said.
+-- fixedWindowCharge: adds `units` and keeps the expiry right; answers the ms left afterwards. `refused` says that of
+-- the requests at least one was denied; `left` and `mend` are what fixedWindowLook said.
 local function fixedWindowCharge(key, a, nowMillis, units, refused, left, mend)
   local window, mode = tonumber(ARGV[a + 1]), ARGV[a + 2]
   if units > 0 and left == 0 then

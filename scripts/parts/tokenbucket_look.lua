@@ -5,25 +5,25 @@
 -- Its numbers, from ARGV[a]:
 --   burst  tokens
 --   n, d   the rate, n/d tokens a microsecond in lowest terms
---   fill   the time from empty to full, rounded up to ms
 
--- rescale(part, d, e): floor(part * e / d) for 0 <= part < d, digit by binary digit of e, since the product may leave 2^53.
+-- rescale(part, d, e): floor(part * e / d) for 0 <= part < d. Digit by binary digit of e, since the product may leave
+-- 2^53.
 local function rescale(part, d, e)
-  local whole, rest, bit = 0, 0, 4503599627370496
+  local scaled, rest, bit = 0, 0, 4503599627370496
   for _ = 1, 53 do
-    whole, rest = whole * 2, rest * 2
+    scaled, rest = scaled * 2, rest * 2
     if rest >= d then
-      whole, rest = whole + 1, rest - d
+      scaled, rest = scaled + 1, rest - d
     end
     if e >= bit then
       e, rest = e - bit, rest + part
       if rest >= d then
-        whole, rest = whole + 1, rest - d
+        scaled, rest = scaled + 1, rest - d
       end
     end
     bit = bit / 2
   end
-  return whole
+  return scaled
 end
 
 -- tokenBucketLook: the level (tokens, part), the moment up to which it is counted, and the state of the stored hash:

@@ -1,6 +1,6 @@
 -- tokenbucket_peek.lua: the level a take would find now. Writes nothing.
 -- KEYS:  key
--- ARGV:  burst tokens; n tokens; d us; fill ms
+-- ARGV:  burst tokens; n tokens; d us
 -- Reply: granted requests, always 0; remaining tokens; part 1/d tokens; ahead us
 -- Cost:  O(1)
 -- Uses:  HMGET TIME

@@ -1,6 +1,6 @@
--- tokenbucket_take.lua: refill the bucket and grant as many of `count` requests of `cost` tokens each as its level holds.
+-- tokenbucket_take.lua: grant as many of `count` requests of `cost` tokens each as the refilled bucket holds.
 -- KEYS:  key
--- ARGV:  cost tokens; count requests; burst tokens; n tokens; d us; fill ms
+-- ARGV:  cost tokens; count requests; burst tokens; n tokens; d us
 -- Reply: granted requests; remaining tokens; part 1/d tokens; ahead us
 -- Cost:  O(1)
 -- Uses:  HMGET HSET PEXPIRE PTTL TIME

@@ -1,0 +1,117 @@
+package ration_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-ration/ration"
+	"github.com/go-ration/ration/internal/conformance"
+)
+
+func TestConformanceOnMiniredis(t *testing.T) {
+	t.Parallel()
+	conformance.Run(t, newMiniredisBackend(t))
+}
+
+func TestConformanceOfTwins(t *testing.T) {
+	t.Parallel()
+	conformance.Run(t, &twinBackend{})
+}
+
+// miniredisBackend runs the scripts in miniredis, whose lifetimes of keys never go back.
+type miniredisBackend struct {
+	server *miniredis.Miniredis
+	redis  *redis.Client
+	client *ration.Client
+}
+
+func newMiniredisBackend(t *testing.T) *miniredisBackend {
+	t.Helper()
+	server := miniredis.NewMiniRedis()
+	server.SetTime(conformance.T0)
+	server.ClockTTL(true)
+	require.NoError(t, server.Start())
+	t.Cleanup(server.Close)
+	rdb := redis.NewClient(&redis.Options{Addr: server.Addr()})
+	t.Cleanup(func() { _ = rdb.Close() })
+	client, err := ration.New(rdb, ration.WithTimeout(10*time.Second))
+	require.NoError(t, err)
+	t.Cleanup(client.Close)
+	return &miniredisBackend{server: server, redis: rdb, client: client}
+}
+
+func (b *miniredisBackend) SetTime(now time.Time)        { b.server.SetTime(now) }
+func (b *miniredisBackend) Redis() redis.UniversalClient { return b.redis }
+func (b *miniredisBackend) StepsBack() bool              { return false }
+
+func (b *miniredisBackend) Limiter(t *testing.T, name string, plan ration.Plan) conformance.Limiter {
+	t.Helper()
+	limiter, err := b.client.Limiter(name, plan)
+	require.NoError(t, err)
+	return limiter
+}
+
+// twinBackend runs the twins, with the checks of a request that a Limiter makes.
+type twinBackend struct {
+	now time.Time
+}
+
+func (b *twinBackend) SetTime(now time.Time)        { b.now = now }
+func (b *twinBackend) Redis() redis.UniversalClient { return nil }
+func (b *twinBackend) StepsBack() bool              { return true }
+
+func (b *twinBackend) Limiter(t *testing.T, _ string, plan ration.Plan) conformance.Limiter {
+	t.Helper()
+	limit := map[bool]func() int64{
+		true:  func() int64 { return plan.(ration.FixedWindow).Limit },
+		false: func() int64 { return plan.(ration.TokenBucket).Burst },
+	}
+	_, isWindow := plan.(ration.FixedWindow)
+	return &twinLimiter{t: t, backend: b, plan: plan, limit: limit[isWindow](), twins: make(map[string]*ration.Twin)}
+}
+
+type twinLimiter struct {
+	t       *testing.T
+	backend *twinBackend
+	plan    ration.Plan
+	limit   int64
+	twins   map[string]*ration.Twin
+}
+
+func (l *twinLimiter) twin(key string) *ration.Twin {
+	if l.twins[key] == nil {
+		twin, err := ration.NewTwin(l.plan)
+		require.NoError(l.t, err)
+		l.twins[key] = twin
+	}
+	return l.twins[key]
+}
+
+func (l *twinLimiter) Take(_ context.Context, r ration.Request) (ration.Decision, error) {
+	switch {
+	case r.Cost < 0:
+		return ration.Decision{}, ration.ErrInvalidCost
+	case r.Cost > l.limit:
+		return ration.Decision{}, ration.ErrCostExceedsLimit
+	}
+	d, _ := l.twin(r.Key).TakeAt(l.backend.now.UnixMicro(), r.Cost, 1, false)
+	return d, nil
+}
+
+func (l *twinLimiter) AllowUpTo(_ context.Context, key string, n int64) (ration.Decision, error) {
+	cost, count := int64(1), min(n, l.limit)
+	if n == 0 {
+		cost, count = 0, 1
+	}
+	d, _ := l.twin(key).TakeAt(l.backend.now.UnixMicro(), cost, count, true)
+	return d, nil
+}
+
+func (l *twinLimiter) Peek(_ context.Context, key string) (ration.Decision, error) {
+	return l.twin(key).PeekAt(l.backend.now.UnixMicro()), nil
+}

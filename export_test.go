@@ -1,0 +1,53 @@
+package ration
+
+import "context"
+
+// Twin is a plan's double in this process, for tests outside the package.
+type Twin struct {
+	prepared *preparedPlan
+	twin     twin
+}
+
+// NewTwin makes the twin of a plan, for one key.
+func NewTwin(plan Plan) (*Twin, error) {
+	prepared, err := prepare(plan)
+	if err != nil {
+		return nil, err
+	}
+	return &Twin{prepared: prepared, twin: prepared.newTwin()}, nil
+}
+
+// TakeAt decides as Limiter.take does, and also gives the raw reply.
+func (t *Twin) TakeAt(nowMicros, cost, count int64, upTo bool) (Decision, [4]int64) {
+	r := t.twin.takeAt(nowMicros, cost, count, upTo)
+	return t.prepared.taken(r, cost), r
+}
+
+// PeekAt decides as Limiter.Peek does.
+func (t *Twin) PeekAt(nowMicros int64) Decision {
+	return t.prepared.peeked(t.twin.peekAt(nowMicros))
+}
+
+// Slot is the slot of a stored key.
+func Slot(key string) uint16 { return slot(key) }
+
+// StoredKey is where a limiter keeps the state of a key.
+func (l *Limiter) StoredKey(key string) string { return l.keys.stored(key) }
+
+// TakeCount decides `count` requests of `cost` units each under a plan, as the parts of the package that merge requests do.
+func (l *Limiter) TakeCount(ctx context.Context, key string, plan Plan, cost, count int64) (Decision, error) {
+	prepared, err := prepare(plan)
+	if err != nil {
+		return Decision{}, err
+	}
+	return l.take(ctx, key, prepared, prepared.args, cost, count)
+}
+
+// NewUnregistered makes a limiter that the client does not remember, for tests that make very many.
+func NewUnregistered(c *Client, name string, plan Plan) (*Limiter, error) {
+	prepared, err := prepare(plan)
+	if err != nil {
+		return nil, err
+	}
+	return c.bind(name, prepared, c.limiter), nil
+}

@@ -1,0 +1,282 @@
+// Package conformance holds what every way of deciding must answer, whatever it runs on: a table of scenarios, each a plan
+// and a series of operations at moments of the server's clock, with the exact decisions.
+//
+// A test makes a Backend and calls Run:
+//
+//	conformance.Run(t, backend)
+//
+// Backends are a ration.Client on some server whose clock the test sets, and the twins in process.
+package conformance
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-ration/ration"
+)
+
+// T0 is when scenarios begin: a whole minute.
+var T0 = time.Unix(1_700_000_040, 0).UTC()
+
+// Backend is something that decides. Scenarios run on it one after the other, each with keys and limiter names of its own.
+type Backend interface {
+	// SetTime sets the clock that decisions are made by.
+	SetTime(now time.Time)
+	// Limiter makes a limiter, which the backend disposes of.
+	Limiter(t *testing.T, name string, plan ration.Plan) Limiter
+	// Redis is where the counts are kept; nil for a backend that keeps them in this process, on which scenarios about
+	// what is stored do not run.
+	Redis() redis.UniversalClient
+	// StepsBack says whether the clock can be set back, the lifetimes of keys with it.
+	StepsBack() bool
+}
+
+// Limiter is the part of *ration.Limiter that scenarios use.
+type Limiter interface {
+	Take(ctx context.Context, r ration.Request) (ration.Decision, error)
+	AllowUpTo(ctx context.Context, key string, n int64) (ration.Decision, error)
+	Peek(ctx context.Context, key string) (ration.Decision, error)
+}
+
+// scenario is a plan and what happens to one fresh key of it.
+type scenario struct {
+	name  string
+	plan  ration.Plan
+	steps []step
+}
+
+// step is something done at a moment, and what must come of it.
+type step struct {
+	at time.Duration // since T0
+	do func(r *run)
+
+	stored    bool // needs a Redis
+	stepsBack bool // needs a clock that goes back
+}
+
+// run is a scenario under way.
+type run struct {
+	*testing.T
+	backend Backend
+	limiter Limiter
+	key     string
+	at      time.Duration
+}
+
+var fresh atomic.Int64
+
+// Run runs every scenario that the backend can run, one after the other.
+func Run(t *testing.T, backend Backend) {
+	t.Helper()
+	ran := 0
+	for _, s := range scenarios() {
+		if !runs(backend, s) {
+			continue
+		}
+		ran++
+		t.Run(s.name+"/"+s.plan.String(), func(t *testing.T) {
+			n := fresh.Add(1)
+			backend.SetTime(T0.Add(s.steps[0].at))
+			r := &run{
+				T:       t,
+				backend: backend,
+				limiter: backend.Limiter(t, fmt.Sprintf("scenario-%d-%d", time.Now().UnixNano(), n), s.plan),
+				key:     fmt.Sprintf("key-%d", n),
+			}
+			for _, step := range s.steps {
+				r.at = step.at
+				backend.SetTime(T0.Add(step.at))
+				step.do(r)
+			}
+		})
+	}
+	require.NotZero(t, ran)
+}
+
+func runs(backend Backend, s scenario) bool {
+	for _, step := range s.steps {
+		if step.stored && backend.Redis() == nil || step.stepsBack && !backend.StepsBack() {
+			return false
+		}
+	}
+	return true
+}
+
+// allow takes n units, which must be granted with so many remaining.
+func allow(at time.Duration, n, remaining int64) step {
+	return step{at: at, do: func(r *run) {
+		r.Helper()
+		d := r.take(ration.Request{Key: r.key, Cost: n})
+		require.True(r, d.Allowed, "at +%v: %+v", r.at, d)
+		require.Equal(r, n, d.Granted, "at +%v: granted", r.at)
+		require.Equal(r, remaining, d.Remaining, "at +%v: remaining", r.at)
+		require.Zero(r, d.RetryAfter, "at +%v: retryAfter", r.at)
+	}}
+}
+
+// deny takes n units, which must be denied until `retry` later.
+func deny(at time.Duration, n, remaining int64, retry time.Duration) step {
+	return step{at: at, do: func(r *run) {
+		r.Helper()
+		d := r.take(ration.Request{Key: r.key, Cost: n})
+		require.False(r, d.Allowed, "at +%v: %+v", r.at, d)
+		require.Zero(r, d.Granted, "at +%v: granted", r.at)
+		require.Equal(r, remaining, d.Remaining, "at +%v: remaining", r.at)
+		require.Equal(r, retry, d.RetryAfter, "at +%v: retryAfter", r.at)
+	}}
+}
+
+// allowUnder takes a unit under another plan of the same kind.
+func allowUnder(plan ration.Plan, at time.Duration, n, remaining int64) step {
+	return step{at: at, stored: true, do: func(r *run) {
+		r.Helper()
+		d := r.take(ration.Request{Key: r.key, Cost: n, Plan: plan})
+		require.True(r, d.Allowed, "at +%v: %+v", r.at, d)
+		require.Equal(r, remaining, d.Remaining, "at +%v: remaining", r.at)
+	}}
+}
+
+// denyUnder is deny under another plan of the same kind.
+func denyUnder(plan ration.Plan, at time.Duration, n, remaining int64, retry time.Duration) step {
+	return step{at: at, stored: true, do: func(r *run) {
+		r.Helper()
+		d := r.take(ration.Request{Key: r.key, Cost: n, Plan: plan})
+		require.False(r, d.Allowed, "at +%v: %+v", r.at, d)
+		require.Equal(r, remaining, d.Remaining, "at +%v: remaining", r.at)
+		require.Equal(r, retry, d.RetryAfter, "at +%v: retryAfter", r.at)
+	}}
+}
+
+// upTo takes up to n units, of which so many must be granted.
+func upTo(at time.Duration, n, granted, remaining int64, retry time.Duration) step {
+	return step{at: at, do: func(r *run) {
+		r.Helper()
+		d, err := r.limiter.AllowUpTo(r.Context(), r.key, n)
+		require.NoError(r, err)
+		require.Equal(r, granted, d.Granted, "at +%v: granted", r.at)
+		require.Equal(r, granted > 0 || n == 0, d.Allowed, "at +%v: allowed", r.at)
+		require.Equal(r, remaining, d.Remaining, "at +%v: remaining", r.at)
+		require.Equal(r, retry, d.RetryAfter, "at +%v: retryAfter", r.at)
+	}}
+}
+
+// peek looks without taking.
+func peek(at time.Duration, remaining int64, retry, reset time.Duration) step {
+	return step{at: at, do: func(r *run) {
+		r.Helper()
+		d, err := r.limiter.Peek(r.Context(), r.key)
+		require.NoError(r, err)
+		require.Equal(r, remaining > 0, d.Allowed, "at +%v: allowed", r.at)
+		require.Zero(r, d.Granted, "at +%v: granted", r.at)
+		require.Equal(r, remaining, d.Remaining, "at +%v: remaining", r.at)
+		require.Equal(r, retry, d.RetryAfter, "at +%v: retryAfter", r.at)
+		require.Equal(r, reset, d.ResetAfter, "at +%v: resetAfter", r.at)
+	}}
+}
+
+// never takes n units, more than the plan can ever grant.
+func never(at time.Duration, n int64) step {
+	return step{at: at, do: func(r *run) {
+		r.Helper()
+		_, err := r.limiter.Take(r.Context(), ration.Request{Key: r.key, Cost: n})
+		require.ErrorIs(r, err, ration.ErrCostExceedsLimit, "at +%v", r.at)
+	}}
+}
+
+// invalid takes a negative number of units.
+func invalid(at time.Duration, n int64) step {
+	return step{at: at, do: func(r *run) {
+		r.Helper()
+		_, err := r.limiter.Take(r.Context(), ration.Request{Key: r.key, Cost: n})
+		require.ErrorIs(r, err, ration.ErrInvalidCost, "at +%v", r.at)
+	}}
+}
+
+// expires reads the lifetime left of the stored key, in ms.
+func expires(at time.Duration, least, most int64) step {
+	return step{at: at, stored: true, do: func(r *run) {
+		r.Helper()
+		left, err := r.backend.Redis().Do(r.Context(), "PTTL", r.storedKey()).Int64()
+		require.NoError(r, err)
+		require.GreaterOrEqual(r, left, least, "at +%v: PTTL", r.at)
+		require.LessOrEqual(r, left, most, "at +%v: PTTL", r.at)
+	}}
+}
+
+// absent finds no stored key.
+func absent(at time.Duration) step {
+	return step{at: at, stored: true, do: func(r *run) {
+		r.Helper()
+		require.Empty(r, r.storedKeys(), "at +%v", r.at)
+	}}
+}
+
+// byHand changes the stored key from outside.
+func byHand(at time.Duration, command string, args ...any) step {
+	return step{at: at, stored: true, do: func(r *run) {
+		r.Helper()
+		all := append([]any{command, r.storedKey()}, args...)
+		require.NoError(r, r.backend.Redis().Do(r.Context(), all...).Err())
+	}}
+}
+
+// back marks a step before which the clock goes back.
+func back(s step) step {
+	s.stepsBack = true
+	return s
+}
+
+// repeat does a step several times.
+func repeat(n int, s step) []step {
+	steps := make([]step, n)
+	for i := range steps {
+		steps[i] = s
+	}
+	return steps
+}
+
+func (r *run) take(request ration.Request) ration.Decision {
+	r.Helper()
+	d, err := r.limiter.Take(r.Context(), request)
+	require.NoError(r, err, "at +%v", r.at)
+	require.GreaterOrEqual(r, d.Remaining, int64(0))
+	require.LessOrEqual(r, d.Remaining, d.Limit)
+	return d
+}
+
+// storedKeys are the keys in Redis that hold something of the scenario's key.
+func (r *run) storedKeys() []string {
+	r.Helper()
+	var keys []string
+	collect := func(ctx context.Context, node redis.Cmdable) error {
+		found, err := node.Keys(ctx, "*").Result()
+		for _, key := range found {
+			if strings.HasSuffix(key, ":{"+r.key+"}") {
+				keys = append(keys, key)
+			}
+		}
+		return err
+	}
+	if cluster, isCluster := r.backend.Redis().(*redis.ClusterClient); isCluster {
+		require.NoError(r, cluster.ForEachMaster(r.Context(), func(ctx context.Context, node *redis.Client) error {
+			return collect(ctx, node)
+		}))
+	} else {
+		require.NoError(r, collect(r.Context(), r.backend.Redis()))
+	}
+	return keys
+}
+
+func (r *run) storedKey() string {
+	r.Helper()
+	keys := r.storedKeys()
+	require.Len(r, keys, 1, "at +%v: stored keys", r.at)
+	return keys[0]
+}
