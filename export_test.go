@@ -1,6 +1,9 @@
 package ration
 
-import "context"
+import (
+	"context"
+	"errors"
+)
 
 // Twin is a plan's double in this process, for tests outside the package.
 type Twin struct {
@@ -50,4 +53,29 @@ func NewUnregistered(c *Client, name string, plan Plan) (*Limiter, error) {
 		return nil, err
 	}
 	return c.bind(name, prepared, c.limiter), nil
+}
+
+// Exact is a rate as it is counted, num/den units a microsecond.
+func Exact(r Rate) (num, den int64, err error) {
+	rate, wrong := r.exact()
+	if wrong != "" {
+		return 0, 0, errors.New(wrong)
+	}
+	return rate.num, rate.den, nil
+}
+
+// Prepare prepares a plan as that of a request is, and gives its limit.
+func (l *Limiter) Prepare(plan Plan) (limit int64, err error) {
+	prepared, err := l.plans.prepare(plan)
+	if err != nil {
+		return 0, err
+	}
+	return prepared.limit, nil
+}
+
+// CachedPlans is how many prepared plans are kept.
+func (l *Limiter) CachedPlans() int {
+	l.plans.mu.RLock()
+	defer l.plans.mu.RUnlock()
+	return len(l.plans.prepared)
 }

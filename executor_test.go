@@ -1,0 +1,495 @@
+package ration_test
+
+import (
+	"context"
+	"errors"
+	"math"
+	"net"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2/server"
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-ration/ration"
+	"github.com/go-ration/ration/rationtest"
+)
+
+// soon is when a call that does not wait for Redis must have ended: far above what scheduling takes, and far below the 3 s
+// after which go-redis gives up by itself.
+const soon = time.Second
+
+// fakeRedis is a server that does with each command what the test says.
+type fakeRedis struct {
+	*redis.Client
+	mu       sync.Mutex
+	commands map[string]int // received, by name in capitals
+}
+
+// newFakeRedis starts a server on which the given commands are handled so, and a client of it with default options.
+func newFakeRedis(t *testing.T, handlers map[string]server.Cmd) *fakeRedis {
+	t.Helper()
+	srv, err := server.NewServer("127.0.0.1:0")
+	require.NoError(t, err)
+	t.Cleanup(srv.Close)
+	f := &fakeRedis{commands: make(map[string]int)}
+	for name, handle := range handlers {
+		require.NoError(t, srv.Register(name, func(c *server.Peer, cmd string, args []string) {
+			f.mu.Lock()
+			f.commands[cmd]++
+			f.mu.Unlock()
+			handle(c, cmd, args)
+		}))
+	}
+	f.Client = redis.NewClient(&redis.Options{Addr: srv.Addr().String()})
+	t.Cleanup(func() { _ = f.Client.Close() })
+	return f
+}
+
+func (f *fakeRedis) received(command string) int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.commands[command]
+}
+
+// limiter is one with a window on the fake server.
+func (f *fakeRedis) limiter(t *testing.T, options ...ration.ClientOption) (*ration.Client, *ration.Limiter) {
+	t.Helper()
+	client, err := ration.New(f.Client, options...)
+	require.NoError(t, err)
+	t.Cleanup(client.Close)
+	limiter, err := client.Limiter("search", ration.FixedWindow{Limit: 5, Window: time.Minute})
+	require.NoError(t, err)
+	return client, limiter
+}
+
+func granted(c *server.Peer, _ string, _ []string) {
+	c.WriteLen(3)
+	c.WriteInt(1)
+	c.WriteInt(4)
+	c.WriteInt(60_000)
+}
+
+func hangUp(c *server.Peer, _ string, _ []string) { c.Close() }
+
+// blocker is a handler that answers when the test says so, or has ended.
+type blocker struct {
+	entered chan struct{}
+	release chan struct{}
+	ended   <-chan struct{}
+	then    server.Cmd
+}
+
+func newBlocker(t *testing.T, then server.Cmd) *blocker {
+	t.Helper()
+	return &blocker{
+		entered: make(chan struct{}, 1000),
+		release: make(chan struct{}),
+		ended:   t.Context().Done(), // before the server is closed, which waits for its handlers
+		then:    then,
+	}
+}
+
+func (b *blocker) open() { close(b.release) }
+
+func (b *blocker) handle(c *server.Peer, cmd string, args []string) {
+	b.entered <- struct{}{}
+	select {
+	case <-b.release:
+	case <-b.ended:
+	}
+	b.then(c, cmd, args)
+}
+
+// A connection lost in the middle of a call, of which nobody knows whether it was charged, is not tried again.
+func TestSentOnce(t *testing.T) {
+	t.Parallel()
+	f := newFakeRedis(t, map[string]server.Cmd{"EVALSHA": hangUp, "EVAL": hangUp, "DEL": hangUp, "PING": hangUp})
+	client, limiter := f.limiter(t, ration.WithTimeout(10*time.Second))
+
+	_, err := limiter.Allow(t.Context(), "key")
+	require.ErrorIs(t, err, ration.ErrUnavailable)
+	require.Equal(t, 1, f.received("EVALSHA"))
+	_, err = limiter.Peek(t.Context(), "key")
+	require.ErrorIs(t, err, ration.ErrUnavailable)
+	require.Equal(t, 2, f.received("EVALSHA"))
+	require.ErrorIs(t, limiter.Reset(t.Context(), "key"), ration.ErrUnavailable)
+	require.Equal(t, 1, f.received("DEL"))
+	require.ErrorIs(t, client.Ping(t.Context()), ration.ErrUnavailable)
+	require.Equal(t, 1, f.received("PING"))
+	require.Zero(t, f.received("EVAL"))
+
+	// The check can fail: go-redis by itself sends such a command four times.
+	require.Error(t, f.EvalSha(t.Context(), "0", nil).Err())
+	require.Equal(t, 2+4, f.received("EVALSHA"))
+}
+
+// A script that Redis does not know is sent in full, once, and charged once.
+func TestUnknownScriptOfB61(t *testing.T) {
+	t.Parallel()
+	srv := rationtest.New(t)
+	rdb := srv.NewRedis(t)
+	limiter, err := srv.Client.Limiter("search", ration.FixedWindow{Limit: 5, Window: time.Minute})
+	require.NoError(t, err)
+	for _, remaining := range []int64{4, 3} {
+		d, err := limiter.Allow(t.Context(), "key")
+		require.NoError(t, err)
+		require.Equal(t, remaining, d.Remaining)
+		require.NoError(t, rdb.ScriptFlush(t.Context()).Err())
+	}
+
+	unknown := func(c *server.Peer, _ string, _ []string) { c.WriteError("NOSCRIPT No matching script.") }
+	f := newFakeRedis(t, map[string]server.Cmd{"EVALSHA": unknown, "EVAL": unknown})
+	_, limiter = f.limiter(t, ration.WithTimeout(10*time.Second))
+	_, err = limiter.Allow(t.Context(), "key")
+	require.ErrorIs(t, err, ration.ErrUnavailable)
+	require.ErrorContains(t, err, "NOSCRIPT")
+	require.Equal(t, 1, f.received("EVALSHA"))
+	require.Equal(t, 1, f.received("EVAL"))
+}
+
+// A script is not sent in full for a caller who has left.
+func TestUnknownScriptAfterTheCallerLeft(t *testing.T) {
+	t.Parallel()
+	b := newBlocker(t, func(c *server.Peer, _ string, _ []string) { c.WriteError("NOSCRIPT No matching script.") })
+	f := newFakeRedis(t, map[string]server.Cmd{"EVALSHA": b.handle, "EVAL": granted})
+	client, limiter := f.limiter(t, ration.WithTimeout(20*time.Millisecond))
+	_, err := limiter.Allow(t.Context(), "key")
+	require.ErrorIs(t, err, ration.ErrTimeout)
+	b.open()
+	client.Close() // waits for the call
+	require.Equal(t, 1, f.received("EVALSHA"))
+	require.Zero(t, f.received("EVAL"))
+}
+
+// A server that accepts and does not answer holds a caller no longer than the timeout, whatever the client's own.
+func TestTimeout(t *testing.T) {
+	t.Parallel()
+	b := newBlocker(t, granted)
+	f := newFakeRedis(t, map[string]server.Cmd{"EVALSHA": b.handle, "DEL": b.handle, "PING": b.handle})
+	client, limiter := f.limiter(t) // 10 ms by default
+	begin := time.Now()
+	for _, call := range []func() error{
+		func() error { _, err := limiter.Allow(t.Context(), "key"); return err },
+		func() error { _, err := limiter.AllowUpTo(t.Context(), "key", 3); return err },
+		func() error { _, err := limiter.Peek(t.Context(), "key"); return err },
+		func() error { return limiter.Reset(t.Context(), "key") },
+		func() error { return client.Ping(t.Context()) },
+	} {
+		err := call()
+		require.ErrorIs(t, err, ration.ErrUnavailable)
+		require.ErrorIs(t, err, ration.ErrTimeout)
+		require.NotErrorIs(t, err, context.DeadlineExceeded)
+		require.ErrorContains(t, err, "10ms")
+	}
+	require.Less(t, time.Since(begin), soon)
+}
+
+func TestNobodyListens(t *testing.T) {
+	t.Parallel()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	require.NoError(t, listener.Close())
+	rdb := redis.NewClient(&redis.Options{Addr: listener.Addr().String()})
+	t.Cleanup(func() { _ = rdb.Close() })
+	client, err := ration.New(rdb)
+	require.NoError(t, err)
+	t.Cleanup(client.Close)
+	limiter, err := client.Limiter("search", ration.FixedWindow{Limit: 5, Window: time.Minute})
+	require.NoError(t, err)
+	begin := time.Now()
+	_, err = limiter.Allow(t.Context(), "key")
+	require.ErrorIs(t, err, ration.ErrUnavailable)
+	require.Less(t, time.Since(begin), soon)
+}
+
+// The end of the caller's context ends the call, as what it is.
+func TestContextEnds(t *testing.T) {
+	t.Parallel()
+	b := newBlocker(t, granted)
+	f := newFakeRedis(t, map[string]server.Cmd{"EVALSHA": b.handle})
+	_, limiter := f.limiter(t, ration.WithTimeout(time.Minute))
+
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		<-b.entered
+		cancel()
+	}()
+	_, err := limiter.Allow(ctx, "key")
+	require.ErrorIs(t, err, context.Canceled)
+	require.NotErrorIs(t, err, ration.ErrUnavailable)
+
+	deadline, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	_, err = limiter.Allow(deadline, "key")
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.NotErrorIs(t, err, ration.ErrUnavailable)
+}
+
+func TestContextEndedBefore(t *testing.T) {
+	t.Parallel()
+	rdb, sent := countingRedis(t)
+	client, err := ration.New(rdb)
+	require.NoError(t, err)
+	t.Cleanup(client.Close)
+	limiter, err := client.Limiter("search", ration.FixedWindow{Limit: 5, Window: time.Minute})
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err = limiter.Allow(ctx, "key")
+	require.ErrorIs(t, err, context.Canceled)
+	_, err = limiter.Peek(ctx, "key")
+	require.ErrorIs(t, err, context.Canceled)
+	require.ErrorIs(t, limiter.Reset(ctx, "key"), context.Canceled)
+	require.ErrorIs(t, client.Ping(ctx), context.Canceled)
+	require.Zero(t, sent.Load())
+}
+
+// A server that hangs has a bounded number of calls on their way; the others are not sent at all, and charge nothing.
+func TestMaxInFlight(t *testing.T) {
+	t.Parallel()
+	b := newBlocker(t, granted)
+	f := newFakeRedis(t, map[string]server.Cmd{"EVALSHA": b.handle})
+	client, limiter := f.limiter(t, ration.WithMaxInFlight(3), ration.WithTimeout(50*time.Millisecond))
+	var callers sync.WaitGroup
+	for range 50 {
+		callers.Go(func() {
+			_, err := limiter.Allow(context.Background(), "key")
+			if !errors.Is(err, ration.ErrTimeout) {
+				t.Errorf("got %v, want %v", err, ration.ErrTimeout)
+			}
+		})
+	}
+	callers.Wait()
+	require.Equal(t, 3, f.received("EVALSHA"))
+	b.open()
+	require.Eventually(t, func() bool {
+		d, err := limiter.Allow(t.Context(), "key")
+		return err == nil && d.Allowed
+	}, 10*time.Second, time.Millisecond, "places are free again")
+	client.Close()
+}
+
+// Callers who left before their command got a connection did not send it.
+func TestNotSentAfterTheCallerLeft(t *testing.T) {
+	t.Parallel()
+	b := newBlocker(t, granted)
+	f := newFakeRedis(t, map[string]server.Cmd{"EVALSHA": b.handle})
+	one := redis.NewClient(&redis.Options{Addr: f.Options().Addr, PoolSize: 1})
+	t.Cleanup(func() { _ = one.Close() })
+	f.Client = one
+	client, limiter := f.limiter(t, ration.WithTimeout(50*time.Millisecond))
+	for range 10 {
+		_, err := limiter.Allow(t.Context(), "key")
+		require.ErrorIs(t, err, ration.ErrTimeout)
+	}
+	b.open()
+	client.Close()
+	require.Equal(t, 1, f.received("EVALSHA"), "the one that had the connection")
+}
+
+func TestClose(t *testing.T) {
+	t.Parallel()
+	b := newBlocker(t, granted)
+	f := newFakeRedis(t, map[string]server.Cmd{"EVALSHA": b.handle})
+	client, limiter := f.limiter(t, ration.WithTimeout(time.Minute))
+	answered := make(chan error, 1)
+	go func() {
+		d, err := limiter.Allow(context.Background(), "key")
+		if err == nil && !d.Allowed {
+			err = errors.New("denied")
+		}
+		answered <- err
+	}()
+	<-b.entered
+	closed := make(chan struct{})
+	go func() {
+		client.Close()
+		close(closed)
+	}()
+	// Close has begun when calls are refused.
+	require.Eventually(t, func() bool { return errors.Is(client.Ping(t.Context()), ration.ErrClosed) }, 10*time.Second, time.Millisecond)
+	select {
+	case <-closed:
+		t.Fatal("Close did not wait for the call on its way")
+	default:
+	}
+	b.open()
+	<-closed
+	require.NoError(t, <-answered)
+	client.Close()
+
+	_, err := limiter.Allow(t.Context(), "key")
+	require.ErrorIs(t, err, ration.ErrClosed)
+	_, err = limiter.Peek(t.Context(), "key")
+	require.ErrorIs(t, err, ration.ErrClosed)
+	require.ErrorIs(t, limiter.Reset(t.Context(), "key"), ration.ErrClosed)
+	require.NoError(t, f.EvalSha(t.Context(), "0", nil).Err(), "the redis client is not the Client's to close")
+}
+
+func TestOddReplies(t *testing.T) {
+	t.Parallel()
+	for name, reply := range map[string]server.Cmd{
+		"error": func(c *server.Peer, _ string, _ []string) {
+			c.WriteError("ERR value is not an integer or out of range")
+		},
+		"wrongtype": func(c *server.Peer, _ string, _ []string) { c.WriteError("WRONGTYPE Operation against a key") },
+		"string":    func(c *server.Peer, _ string, _ []string) { c.WriteBulk("yes") },
+		"null":      func(c *server.Peer, _ string, _ []string) { c.WriteNull() },
+		"integer":   func(c *server.Peer, _ string, _ []string) { c.WriteInt(1) },
+		"empty":     func(c *server.Peer, _ string, _ []string) { c.WriteLen(0) },
+		"short":     func(c *server.Peer, _ string, _ []string) { c.WriteLen(1); c.WriteInt(1) },
+		"long": func(c *server.Peer, _ string, _ []string) {
+			c.WriteLen(9)
+			for i := range 9 {
+				c.WriteInt(i)
+			}
+		},
+		"broken": func(c *server.Peer, _ string, _ []string) { c.WriteRaw("*3\r\n:1\r\n:x\r\n"); c.Close() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newFakeRedis(t, map[string]server.Cmd{"EVALSHA": reply})
+			_, limiter := f.limiter(t, ration.WithTimeout(10*time.Second))
+			d, err := limiter.Allow(t.Context(), "key")
+			require.ErrorIs(t, err, ration.ErrUnavailable)
+			require.Zero(t, d)
+			require.Equal(t, 1, f.received("EVALSHA"))
+		})
+	}
+}
+
+// hook sees each command that is sent.
+type hook func(ctx context.Context, cmd redis.Cmder) error
+
+func (hook) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (h hook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if err := h(ctx, cmd); err != nil {
+			return err
+		}
+		return next(ctx, cmd)
+	}
+}
+
+func (hook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+// countingRedis is a client of a server that is not there, and the number of commands that came to it.
+func countingRedis(t *testing.T) (*redis.Client, *atomic.Int64) {
+	t.Helper()
+	var sent atomic.Int64
+	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
+	t.Cleanup(func() { _ = rdb.Close() })
+	rdb.AddHook(hook(func(context.Context, redis.Cmder) error {
+		sent.Add(1)
+		return errors.New("not to be sent")
+	}))
+	return rdb, &sent
+}
+
+// A panic in a hook of the user's redis client ends the call, not the process.
+func TestPanicInTheRedisClient(t *testing.T) {
+	t.Parallel()
+	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
+	t.Cleanup(func() { _ = rdb.Close() })
+	rdb.AddHook(hook(func(context.Context, redis.Cmder) error { panic("in a hook") }))
+	client, err := ration.New(rdb, ration.WithTimeout(10*time.Second))
+	require.NoError(t, err)
+	t.Cleanup(client.Close)
+	limiter, err := client.Limiter("search", ration.FixedWindow{Limit: 5, Window: time.Minute})
+	require.NoError(t, err)
+	_, err = limiter.Allow(t.Context(), "key")
+	require.ErrorIs(t, err, ration.ErrUnavailable)
+	require.ErrorContains(t, err, "in a hook")
+}
+
+type contextKey struct{}
+
+// The redis client sees the values of the caller's context, for tracing, and not its deadline.
+func TestContextOfTheRedisClient(t *testing.T) {
+	t.Parallel()
+	srv := rationtest.New(t)
+	rdb := srv.NewRedis(t)
+	seen := make(chan context.Context, 1)
+	rdb.AddHook(hook(func(ctx context.Context, cmd redis.Cmder) error {
+		if cmd.Name() == "ping" {
+			seen <- ctx
+		}
+		return nil
+	}))
+	client, err := ration.New(rdb, ration.WithTimeout(10*time.Second))
+	require.NoError(t, err)
+	t.Cleanup(client.Close)
+	ctx, cancel := context.WithTimeout(context.WithValue(t.Context(), contextKey{}, "trace"), time.Minute)
+	defer cancel()
+	require.NoError(t, client.Ping(ctx))
+	inner := <-seen
+	require.Equal(t, "trace", inner.Value(contextKey{}))
+	_, limited := inner.Deadline()
+	require.False(t, limited)
+	cancel()
+	require.NoError(t, inner.Err(), "a command on its way is not cancelled, which would close its connection")
+}
+
+// No argument that is sent holds a time of the client: decisions are made by the server's clock.
+func TestNoClientTimeOfB51(t *testing.T) {
+	t.Parallel()
+	srv := rationtest.New(t)
+	rdb := srv.NewRedis(t)
+	var args []any
+	rdb.AddHook(hook(func(_ context.Context, cmd redis.Cmder) error {
+		if cmd.Name() == "evalsha" {
+			args = append(args, cmd.Args()[2:]...)
+		}
+		return nil
+	}))
+	client, err := ration.New(rdb, ration.WithTimeout(10*time.Second))
+	require.NoError(t, err)
+	t.Cleanup(client.Close)
+	for name, plan := range map[string]ration.Plan{
+		"window":  ration.FixedWindow{Limit: 5, Window: time.Minute},
+		"grid":    ration.FixedWindow{Limit: 5, Window: time.Minute, Aligned: true},
+		"restart": ration.FixedWindow{Limit: 5, Window: time.Minute, RestartOnDeny: true},
+		"bucket":  ration.TokenBucket{Rate: ration.PerSecond(1), Burst: 5},
+	} {
+		limiter, err := client.Limiter(name, plan)
+		require.NoError(t, err)
+		_, err = limiter.AllowN(t.Context(), "key", 2)
+		require.NoError(t, err)
+		_, err = limiter.AllowUpTo(t.Context(), "key", 2)
+		require.NoError(t, err)
+		_, err = limiter.Peek(t.Context(), "key")
+		require.NoError(t, err)
+	}
+	require.NotEmpty(t, args)
+	now := time.Now()
+	for _, arg := range args {
+		number, err := strconv.ParseFloat(strings.TrimSpace(asText(arg)), 64)
+		if err != nil {
+			continue
+		}
+		for _, unit := range []time.Duration{time.Second, time.Millisecond, time.Microsecond, time.Nanosecond} {
+			away := math.Abs(number - float64(now.UnixNano())/float64(unit))
+			require.Greater(t, away, float64(24*time.Hour)/float64(unit), "argument %v is a time in %v", arg, unit)
+		}
+	}
+}
+
+func asText(arg any) string {
+	switch v := arg.(type) {
+	case string:
+		return v
+	case int64:
+		return strconv.FormatInt(v, 10)
+	default:
+		panic("an argument of another type")
+	}
+}
