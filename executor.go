@@ -164,6 +164,7 @@ type call struct {
 	script *script // nil: a plain command that answers with one integer or a status
 	args   []any
 	ctx    *callContext
+	cmd    sendOnceInts // of a script
 
 	reply reply
 	err   error
@@ -198,7 +199,7 @@ func newCall() *call {
 func (c *call) reset() {
 	c.timer.Stop()
 	clear(c.args)
-	c.script, c.ctx, c.reply, c.err = nil, nil, reply{}, nil
+	c.script, c.ctx, c.cmd, c.reply, c.err = nil, nil, sendOnceInts{}, reply{}, nil
 	c.state.Store(callWaiting)
 }
 
@@ -227,27 +228,30 @@ func (c *call) run(rdb redis.UniversalClient) {
 		}
 	}()
 	if c.script == nil {
-		cmd := &sendOnceCmd{redis.NewCmd(c.ctx, c.args...)}
-		if err := rdb.Process(c.ctx, cmd); err != nil {
+		if err := rdb.Process(c.ctx, &sendOnceCmd{redis.NewCmd(c.ctx, c.args...)}); err != nil {
 			c.err = unavailable(err)
 		}
 		return
 	}
-	cmd := &sendOnceInts{redis.NewIntSliceCmd(c.ctx, c.args...)}
-	err := rdb.Process(c.ctx, cmd)
-	if redis.HasErrorPrefix(err, "NOSCRIPT") && c.state.Load() != callLeft {
+	err := c.process(rdb)
+	if err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") && c.state.Load() != callLeft {
 		c.args[0], c.args[1] = "eval", *c.script.source
-		cmd = &sendOnceInts{redis.NewIntSliceCmd(c.ctx, c.args...)}
-		err = rdb.Process(c.ctx, cmd)
+		err = c.process(rdb)
 	}
-	switch {
+	switch integers := c.cmd.Val(); {
 	case err != nil:
 		c.err = unavailable(err)
-	case len(cmd.Val()) != c.script.fields:
-		c.err = unavailable(fmt.Errorf("%s: %d integers in the reply, not %d", c.script.name, len(cmd.Val()), c.script.fields))
+	case len(integers) != c.script.fields:
+		c.err = unavailable(fmt.Errorf("%s: %d integers in the reply, not %d", c.script.name, len(integers), c.script.fields))
 	default:
-		copy(c.reply[:], cmd.Val())
+		copy(c.reply[:], integers)
 	}
+}
+
+// process sends the arguments as a script call.
+func (c *call) process(rdb redis.UniversalClient) error {
+	c.cmd.IntSliceCmd = redis.NewIntSliceCmd(c.ctx, c.args...)
+	return rdb.Process(c.ctx, &c.cmd)
 }
 
 // sendOnceInts is a command answered by integers which go-redis sends at most once: by itself it sends a command up to four

@@ -79,3 +79,30 @@ func (l *Limiter) CachedPlans() int {
 	defer l.plans.mu.RUnlock()
 	return len(l.plans.prepared)
 }
+
+// Script is a script as it is embedded.
+type Script struct {
+	Name, Source, Digest string
+	Fields               int
+}
+
+// Scripts are all scripts, by name.
+func Scripts() []Script {
+	var all []Script
+	for _, s := range []script{fixedWindowPeek, fixedWindowTake, tokenBucketPeek, tokenBucketTake} {
+		all = append(all, Script{s.name, *s.source, s.digest.(string), s.fields})
+	}
+	return all
+}
+
+// ScriptArguments is how many arguments a plan's script is given.
+func ScriptArguments(plan Plan, verb string) (int, error) {
+	prepared, err := prepare(plan)
+	if err != nil {
+		return 0, err
+	}
+	if verb == "peek" {
+		return len(prepared.args), nil
+	}
+	return len([]string{"cost", "count"}) + len(prepared.args), nil
+}

@@ -1,0 +1,104 @@
+//go:build !race
+
+package ration_test
+
+import (
+	"bytes"
+	"io"
+	"net"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-ration/ration"
+)
+
+// What a decision may allocate at one caller, where the reply is several integers: all of go-redis included.
+const (
+	maxAllocs = 10
+	maxBytes  = 448
+)
+
+//nolint:paralleltest // counts the allocations of the process
+func TestAllocations(t *testing.T) {
+	for _, c := range []struct {
+		plan  ration.Plan
+		reply string
+	}{
+		{ration.FixedWindow{Limit: 100, Window: time.Minute}, "*3\r\n:1\r\n:99\r\n:60000\r\n"},
+		{ration.TokenBucket{Rate: ration.PerSecond(100), Burst: 100}, "*4\r\n:1\r\n:99\r\n:0\r\n:0\r\n"},
+	} {
+		t.Run(c.plan.String(), func(t *testing.T) { //nolint:paralleltest // as above
+			rdb := redis.NewClient(&redis.Options{Addr: answer(t, c.reply)})
+			t.Cleanup(func() { _ = rdb.Close() })
+			client, err := ration.New(rdb, ration.WithTimeout(time.Minute))
+			require.NoError(t, err)
+			t.Cleanup(client.Close)
+			limiter, err := client.Limiter("search", c.plan)
+			require.NoError(t, err)
+			take := func() {
+				if d, err := limiter.Allow(t.Context(), "tenant:42"); err != nil || !d.Allowed {
+					t.Fatal(d, err)
+				}
+			}
+			for range 1000 {
+				take()
+			}
+			const n = 5000
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			for range n {
+				take()
+			}
+			runtime.ReadMemStats(&after)
+			allocs := float64(after.Mallocs-before.Mallocs) / n
+			size := float64(after.TotalAlloc-before.TotalAlloc) / n
+			t.Logf("%.2f allocations, %.0f bytes", allocs, size)
+			require.LessOrEqual(t, allocs, maxAllocs+0.5, "allocations of a decision")
+			require.LessOrEqual(t, size, maxBytes+10.0, "bytes allocated by a decision")
+		})
+	}
+}
+
+// answer serves a fixed reply to every script call, and an error to all else, without allocating.
+func answer(t *testing.T, reply string) (addr string) {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = listener.Close() })
+	go func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			go serve(conn, []byte(reply))
+		}
+	}()
+	return listener.Addr().String()
+}
+
+func serve(conn io.ReadWriteCloser, reply []byte) {
+	defer conn.Close() //nolint:errcheck // the client is gone
+	request := make([]byte, 64<<10)
+	refusal := []byte("-ERR unknown command\r\n")
+	for {
+		n, err := conn.Read(request)
+		if err != nil {
+			return
+		}
+		// go-redis writes a command in one piece, and so the pipeline with which it greets: one answer for each.
+		answer := refusal
+		if bytes.Contains(request[:n], []byte("evalsha")) {
+			answer = reply
+		}
+		for range bytes.Count(request[:n], []byte("*")) {
+			if _, err := conn.Write(answer); err != nil {
+				return
+			}
+		}
+	}
+}
