@@ -1,0 +1,162 @@
+package ration_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/go-ration/ration"
+)
+
+// exampleRedis is a Redis for the examples; a service has one of its own.
+func exampleRedis() (rdb *redis.Client, stop func()) {
+	server, err := miniredis.Run()
+	if err != nil {
+		panic(err)
+	}
+	server.SetTime(time.Date(2030, time.January, 1, 12, 0, 0, 0, time.UTC))
+	rdb = redis.NewClient(&redis.Options{Addr: server.Addr()})
+	return rdb, func() {
+		_ = rdb.Close()
+		server.Close()
+	}
+}
+
+func Example() {
+	rdb, stop := exampleRedis()
+	defer stop()
+	ctx := context.Background()
+
+	client, err := ration.New(rdb, ration.WithTimeout(time.Second))
+	if err != nil {
+		panic(err)
+	}
+	defer client.Close()
+	search, err := client.Limiter("search", ration.TokenBucket{Rate: ration.PerSecond(2), Burst: 3})
+	if err != nil {
+		panic(err)
+	}
+	for range 4 {
+		d, err := search.Allow(ctx, "tenant:42")
+		switch {
+		case err != nil:
+			fmt.Println("no answer:", err)
+		case !d.Allowed:
+			fmt.Println("denied, retry after", d.RetryAfter)
+		default:
+			fmt.Println("allowed,", d.Remaining, "left")
+		}
+	}
+	// Output:
+	// allowed, 2 left
+	// allowed, 1 left
+	// allowed, 0 left
+	// denied, retry after 500ms
+}
+
+func ExampleLimiter_AllowN() {
+	rdb, stop := exampleRedis()
+	defer stop()
+	client, _ := ration.New(rdb, ration.WithTimeout(time.Second))
+	defer client.Close()
+	upload, _ := client.Limiter("upload", ration.FixedWindow{Limit: 100, Window: time.Hour})
+
+	for _, megabytes := range []int64{70, 50, 30, 200} {
+		d, err := upload.AllowN(context.Background(), "tenant:42", megabytes)
+		if errors.Is(err, ration.ErrCostExceedsLimit) {
+			fmt.Println(megabytes, "will never fit")
+			continue
+		}
+		fmt.Println(megabytes, d.Allowed, d.Remaining)
+	}
+	// Output:
+	// 70 true 30
+	// 50 false 30
+	// 30 true 0
+	// 200 will never fit
+}
+
+func ExampleLimiter_AllowUpTo() {
+	rdb, stop := exampleRedis()
+	defer stop()
+	client, _ := ration.New(rdb, ration.WithTimeout(time.Second))
+	defer client.Close()
+	mail, _ := client.Limiter("mail", ration.FixedWindow{Limit: 100, Window: time.Minute})
+
+	for range 3 {
+		d, _ := mail.AllowUpTo(context.Background(), "newsletter", 60)
+		fmt.Println("send", d.Granted)
+	}
+	// Output:
+	// send 60
+	// send 40
+	// send 0
+}
+
+func ExampleLimiter_Peek() {
+	rdb, stop := exampleRedis()
+	defer stop()
+	client, _ := ration.New(rdb, ration.WithTimeout(time.Second))
+	defer client.Close()
+	search, _ := client.Limiter("search", ration.FixedWindow{Limit: 10, Window: time.Minute})
+
+	_, _ = search.AllowN(context.Background(), "tenant:42", 4)
+	d, _ := search.Peek(context.Background(), "tenant:42")
+	fmt.Println(d.Remaining, "of", d.Limit, "left, all again in", d.ResetAfter)
+	// Output: 6 of 10 left, all again in 1m0s
+}
+
+// Different customers have different quotas.
+func ExampleWithPlanFor() {
+	rdb, stop := exampleRedis()
+	defer stop()
+	client, _ := ration.New(rdb, ration.WithTimeout(time.Second))
+	defer client.Close()
+	quotas := map[string]ration.Plan{
+		"tenant:43": ration.TokenBucket{Rate: ration.PerSecond(500), Burst: 100},
+	}
+	search, _ := client.Limiter("search", ration.TokenBucket{Rate: ration.PerSecond(100), Burst: 20},
+		ration.WithPlanFor(func(key string) (ration.Plan, bool) {
+			plan, found := quotas[key]
+			return plan, found
+		}))
+
+	for _, key := range []string{"tenant:42", "tenant:43"} {
+		d, _ := search.Allow(context.Background(), key)
+		fmt.Println(key, "has", d.Plan)
+	}
+	// Output:
+	// tenant:42 has token-bucket 100/s burst 20
+	// tenant:43 has token-bucket 500/s burst 100
+}
+
+func ExampleKey() {
+	fmt.Println(ration.Key("tenant", "42"))
+	fmt.Println(ration.Key("path", "/a:b"))
+	fmt.Println(ration.TaggedKey("acme", "user", "7"))
+	// Output:
+	// tenant:42
+	// path:/a%3Ab
+	// {acme}:user:7
+}
+
+func ExampleParsePlan() {
+	plan, err := ration.ParsePlan("token-bucket 1/2s burst 5")
+	fmt.Println(plan, err)
+
+	_, err = ration.ParsePlan("token-bucket 1/2s brust 5")
+	var wrong *ration.ParseError
+	if errors.As(err, &wrong) {
+		fmt.Println(wrong.Pointer())
+		fmt.Println(wrong.Reason)
+	}
+	// Output:
+	// token-bucket 1/2s burst 5 <nil>
+	// token-bucket 1/2s brust 5
+	//                   ^^^^^
+	// want burst
+}
