@@ -1,0 +1,37 @@
+package ration_test
+
+import (
+	"io/fs"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// The tests and scenarios that docs/behaviours.md names exist.
+func TestBehavioursAreTested(t *testing.T) {
+	t.Parallel()
+	list, err := os.ReadFile("docs/behaviours.md")
+	require.NoError(t, err)
+	var code strings.Builder
+	require.NoError(t, fs.WalkDir(os.DirFS("."), ".", func(path string, _ fs.DirEntry, err error) error {
+		if err == nil && (strings.HasSuffix(path, "_test.go") || strings.HasPrefix(path, "internal/conformance/")) && strings.HasSuffix(path, ".go") {
+			text, readErr := os.ReadFile(path)
+			code.Write(text)
+			return readErr
+		}
+		return err
+	}))
+	tests := regexp.MustCompile("`(Test\\w+)`").FindAllStringSubmatch(string(list), -1)
+	require.NotEmpty(t, tests)
+	for _, test := range tests {
+		require.True(t, strings.Contains(code.String(), "func "+test[1]+"(t *testing.T)"), "no test %s", test[1])
+	}
+	scenarios := regexp.MustCompile(`scenario (B\d+)`).FindAllStringSubmatch(string(list), -1)
+	require.NotEmpty(t, scenarios)
+	for _, scenario := range scenarios {
+		require.True(t, strings.Contains(code.String(), `{"`+scenario[1]+" "), "no scenario %s", scenario[1])
+	}
+}
