@@ -1,0 +1,57 @@
+# What a contributor runs. `make` alone lists it.
+
+SHELL := /bin/sh
+COMPOSE ?= $(shell if docker compose version >/dev/null 2>&1; then echo docker compose; else echo docker-compose; fi)
+PROJECT := --project-name ration
+BENCH ?= .
+COUNT ?= 1
+ARGS ?=
+
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: build
+build: ## Build the command: bin/ration
+	cd cmd/ration && go build -trimpath -o ../../bin/ration .
+
+.PHONY: demo
+demo: build ## Limit a simulated fleet; needs only Go. ARGS="--redis URL" takes a Redis of yours
+	bin/ration demo $(ARGS)
+
+.PHONY: test
+test: ## Test every module; with the race detector and Docker where they are
+	@.ci/test.sh
+
+.PHONY: check
+check: bin/tools/stamp ## Format, vet, lint; go.mod, generated files and script digests current
+	@.ci/check.sh
+
+.PHONY: generate
+generate: ## Assemble scripts/*.lua, scripts/SHA1SUMS and scripts_gen.go from scripts/parts
+	go generate ./...
+
+.PHONY: bench
+bench: ## Run the benchmarks. BENCH=regexp COUNT=n choose
+	cd bench && go test -run '^$$' -bench '$(BENCH)' -benchmem -count $(COUNT) ./...
+
+.PHONY: up
+up: ## Start a Redis (port 7379) and a Redis Cluster (ports 7371 to 7376) in Docker
+	$(COMPOSE) $(PROJECT) up -d
+	@docker/wait.sh $$($(COMPOSE) $(PROJECT) ps -q)
+
+.PHONY: down
+down: ## Stop them; nothing is kept
+	$(COMPOSE) $(PROJECT) down --volumes
+
+.PHONY: smoke
+smoke: build ## Decide on what `make up` started
+	bin/ration demo --redis redis://127.0.0.1:7379 --duration 1s
+	bin/ration demo --redis redis://127.0.0.1:7371 --duration 1s
+
+# The linters, built once for each state of tools/go.mod. golangci-lint takes minutes the first time.
+bin/tools/stamp: tools/go.mod tools/go.sum
+	cd tools && go build -o ../bin/tools/ tool
+	@touch $@

@@ -1,0 +1,77 @@
+package main
+
+import (
+	"bytes"
+	"io"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+)
+
+// A goroutine left behind fails the tests.
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m)
+}
+
+// embedded starts a Redis inside the test whose clock stands still.
+func embedded(t *testing.T) (*miniredis.Miniredis, *redis.Options) {
+	t.Helper()
+	server := miniredis.RunT(t)
+	server.SetTime(time.Date(2030, time.January, 1, 0, 0, 0, 0, time.UTC))
+	return server, &redis.Options{Addr: server.Addr()}
+}
+
+// A whole run, as short as can be: every peer answers in every work, the report is complete, and nothing stays behind.
+func TestMeasure(t *testing.T) {
+	t.Parallel()
+	server, o := embedded(t)
+	require.NoError(t, server.Set("bench:of-somebody-else", "1"))
+	s := settings{rounds: 2, span: time.Millisecond, callers: []int{1, 3}, manyKeys: 10, sample: 10}
+	r, err := measure(t.Context(), &target{options: o, place: "inside the test"}, s, io.Discard)
+	require.NoError(t, err)
+	require.Len(t, r.throughputs, 3)
+	require.Len(t, r.memories, len(r.peers))
+	for _, result := range r.throughputs {
+		require.Equal(t, []string{"1 caller", "3 callers"}, result.columns)
+		for i := range r.peers {
+			for _, m := range result.multiples[i] {
+				require.Positive(t, m, "%s, %s", result.work.title, r.peers[i].name)
+			}
+		}
+	}
+	var out bytes.Buffer
+	require.NoError(t, r.write(&out))
+	require.Contains(t, out.String(), "of unknown version inside the test")
+	require.Equal(t, []string{"bench:of-somebody-else"}, server.Keys())
+}
+
+func TestParseArgs(t *testing.T) {
+	t.Parallel()
+	s, url, err := parseArgs([]string{"-rounds", "7", "-for", "20ms", "-redis", "redis://host"}, io.Discard)
+	require.NoError(t, err)
+	require.Equal(t, 7, s.rounds)
+	require.Equal(t, 20*time.Millisecond, s.span)
+	require.Equal(t, "redis://host", url)
+	for _, args := range [][]string{
+		{"-rounds", "0"},
+		{"-for", "0s"},
+		{"-for", "11s"},
+		{"-for", "soon"},
+		{"more"},
+	} {
+		_, _, err := parseArgs(args, io.Discard)
+		require.Error(t, err, "%q", args)
+	}
+}
+
+// No error about a Redis shows its password.
+func TestOpenTargetRefuses(t *testing.T) {
+	t.Parallel()
+	_, err := openTarget(t.Context(), "redis://:secret@host:port")
+	require.ErrorContains(t, err, "cannot be read")
+	require.NotContains(t, err.Error(), "secret")
+}

@@ -1,0 +1,200 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"runtime/debug"
+
+	"github.com/schollz/progressbar/v3"
+	"github.com/spf13/cobra"
+
+	"github.com/go-ration/ration"
+	"github.com/go-ration/ration/cmd/ration/internal/accesslog"
+	"github.com/go-ration/ration/cmd/ration/internal/replay"
+)
+
+const replayLong = `Replay decides the requests of a web server's access log, in the order of their
+times, as a limit would have decided them: by the scripts that Redis runs, in an
+embedded Redis whose clock is set to the time of each request. It needs no
+server, and a log of days takes seconds.
+
+LOG is in the common or the combined format of Apache and nginx, plain or
+compressed by gzip; - is the standard input. A line that is not understood is
+counted and left out.
+
+Each plan is tried on its own.
+
+` + planHelp
+
+// replayFlags is what the command replay is told besides the log.
+type replayFlags struct {
+	by    string
+	plans []string
+	top   int
+	json  bool
+}
+
+func newReplay() *cobra.Command {
+	var flags replayFlags
+	command := &cobra.Command{
+		Use:   `replay LOG --plan "PLAN"...`,
+		Short: "Show what a limit would have done to the requests of an access log",
+		Long:  replayLong,
+		Example: `  ration replay access.log --plan "token-bucket 1/2s burst 5"
+  zcat access.log.*.gz | ration replay - --by path --plan "fixed-window 100/1m"`,
+		Args: func(_ *cobra.Command, args []string) error {
+			switch len(args) {
+			case 0:
+				return errors.New("no log to read: name one, or - for the standard input")
+			case 1:
+				return nil
+			default:
+				return fmt.Errorf("%d logs to read: name one, or put them together on the standard input", len(args))
+			}
+		},
+		RunE: func(c *cobra.Command, args []string) error { return runReplay(c, args[0], flags) },
+	}
+	f := command.Flags()
+	f.StringVar(&flags.by, "by", string(replay.ByIP), "what the quota is charged `to`: ip, path, user-agent or method")
+	f.StringArrayVar(&flags.plans, "plan", nil, "a `plan` to try; may be given several times")
+	f.IntVar(&flags.top, "top", 10, "`how many` of the keys denied most to show")
+	f.BoolVar(&flags.json, "json", false, "print an array of JSON, one object for each plan")
+	return command
+}
+
+// parse checks the flags.
+func (f replayFlags) parse() (by replay.By, plans []ration.Plan, err error) {
+	by = replay.By(f.by)
+	switch {
+	case !by.Valid():
+		return "", nil, fmt.Errorf("--by %q: want ip, path, user-agent or method", f.by)
+	case f.top < 0:
+		return "", nil, fmt.Errorf("--top %d: want 0 or more", f.top)
+	case len(f.plans) == 0:
+		return "", nil, errors.New(`no plan to try: say one, such as --plan "token-bucket 1/2s burst 5"`)
+	}
+	for _, text := range f.plans {
+		plan, err := parsePlan(text)
+		if err != nil {
+			return "", nil, err
+		}
+		plans = append(plans, plan)
+	}
+	return by, plans, nil
+}
+
+func runReplay(c *cobra.Command, path string, flags replayFlags) error {
+	by, plans, err := flags.parse()
+	if err != nil {
+		return err
+	}
+	name := path
+	if path == "-" {
+		name = "standard input"
+	}
+	traffic, err := readLog(c.InOrStdin(), path, by)
+	if err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	// An embedded Redis makes much garbage in little memory: collecting less often takes a third of the time.
+	defer debug.SetGCPercent(debug.SetGCPercent(400))
+	outcomes, err := decideAll(c.Context(), traffic, plans, c.ErrOrStderr())
+	if err != nil {
+		return err
+	}
+	if flags.json {
+		if _, err := io.WriteString(c.ErrOrStderr(), malformedReport(traffic.Malformed)); err != nil {
+			return err
+		}
+		return writeJSON(c.OutOrStdout(), outcomes, traffic.Malformed.Count, flags.top)
+	}
+	out := c.OutOrStdout()
+	_, err = io.WriteString(out, replayReport(name, by, traffic, outcomes, flags.top, widthOf(out)))
+	return err
+}
+
+func readLog(in io.Reader, path string, by replay.By) (*replay.Traffic, error) {
+	if path != "-" {
+		file, err := os.Open(path)
+		if err != nil {
+			return nil, errors.Unwrap(err) // which does not repeat the name
+		}
+		defer func() { _ = file.Close() }()
+		in = file
+	}
+	lines, err := accesslog.NewReader(in)
+	if err != nil {
+		return nil, err
+	}
+	traffic, err := replay.Read(lines, by)
+	switch {
+	case err != nil:
+		return nil, err
+	case traffic.Requests == 0 && traffic.Malformed.Count == 0:
+		return nil, errors.New("the log is empty")
+	case traffic.Requests == 0:
+		first := traffic.Malformed.First[0]
+		return nil, fmt.Errorf("no line is in the common or the combined format; line %d: %w", first.Number, first.Err)
+	}
+	return traffic, nil
+}
+
+// decideAll decides the traffic under one plan after the other, with a progress bar where errOut is a terminal.
+func decideAll(
+	ctx context.Context, traffic *replay.Traffic, plans []ration.Plan, errOut io.Writer,
+) ([]replay.Outcome, error) {
+	onDecision := func() {}
+	if isTerminal(errOut) {
+		bar := progressbar.NewOptions(traffic.Requests*len(plans),
+			progressbar.OptionSetWriter(errOut),
+			progressbar.OptionSetDescription("deciding"),
+			progressbar.OptionSetWidth(30),
+			progressbar.OptionShowCount(),
+			progressbar.OptionClearOnFinish(),
+		)
+		onDecision = func() { _ = bar.Add(1) }
+		defer func() { _ = bar.Finish() }()
+	}
+	var outcomes []replay.Outcome
+	for _, plan := range plans {
+		outcome, err := traffic.Decide(ctx, plan, onDecision)
+		if err != nil {
+			return nil, err
+		}
+		outcomes = append(outcomes, outcome)
+	}
+	return outcomes, nil
+}
+
+// planJSON is what --json prints of a plan.
+type planJSON struct {
+	Plan      string    `json:"plan"`
+	Admitted  int       `json:"admitted"`
+	Denied    int       `json:"denied"`
+	Malformed int       `json:"malformed"`
+	Top       []keyJSON `json:"top"`
+}
+
+type keyJSON struct {
+	Key    string `json:"key"`
+	Denied int    `json:"denied"`
+}
+
+func writeJSON(out io.Writer, outcomes []replay.Outcome, malformed, top int) error {
+	plans := make([]planJSON, 0, len(outcomes))
+	for _, o := range outcomes {
+		p := planJSON{Plan: o.Plan, Admitted: o.Admitted, Denied: o.Denied, Malformed: malformed, Top: []keyJSON{}}
+		for _, d := range o.DeniedKeys[:min(top, len(o.DeniedKeys))] {
+			p.Top = append(p.Top, keyJSON{Key: d.Key, Denied: d.Count})
+		}
+		plans = append(plans, p)
+	}
+	encoder := json.NewEncoder(out)
+	encoder.SetEscapeHTML(false)
+	encoder.SetIndent("", "  ")
+	return encoder.Encode(plans)
+}

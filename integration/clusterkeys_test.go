@@ -1,0 +1,158 @@
+package integration
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-ration/ration"
+)
+
+// B59: on a cluster every key has a counter of its own, in the slot that it ought to be in, and reaches it at once.
+func TestClusterKeys(t *testing.T) {
+	t.Parallel()
+	c := startCluster(t)
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	keys := slices.Concat(awkwardKeys(), randomKeys(rand.New(rand.NewPCG(seed, 0)), 1000))
+	slices.Sort(keys)
+	keys = slices.Compact(keys)
+
+	before := c.errorCounts(t)
+	for _, plan := range []struct {
+		ration.Plan
+		kind string // in its stored keys
+	}{
+		{ration.FixedWindow{Limit: 1, Window: time.Hour}, "fw1"},
+		{ration.TokenBucket{Rate: ration.PerHour(1), Burst: 1}, "tb1"},
+	} {
+		t.Run(plan.kind, func(t *testing.T) {
+			prefix := freshPrefix()
+			limiter, err := newClient(t, c.newRedis(t, nil), ration.WithPrefix(prefix)).Limiter("limiter", plan.Plan)
+			require.NoError(t, err)
+			for _, allowed := range []bool{true, false} {
+				for _, key := range keys {
+					d, err := limiter.Allow(t.Context(), key)
+					require.NoError(t, err, "%q", key)
+					require.Equal(t, allowed, d.Allowed, "%q: two keys share a counter, or one has two", key)
+				}
+			}
+			checkStored(t, c, prefix+":limiter:"+plan.kind, keys)
+		})
+	}
+	after := c.errorCounts(t)
+	for _, redirection := range []string{"MOVED", "ASK", "CROSSSLOT", "TRYAGAIN", "CLUSTERDOWN"} {
+		require.Equal(t, before[redirection], after[redirection], redirection)
+	}
+}
+
+// checkStored looks up what the masters hold under a head, and finds the stored form of each key and nothing else, all in
+// the slot of what is hashed of the key.
+func checkStored(t *testing.T, c *cluster, head string, keys []string) {
+	t.Helper()
+	hashed := make(map[string]string) // by stored key
+	for _, key := range keys {
+		stored, part := storedForm(head, key)
+		hashed[stored] = part
+	}
+	var mu sync.Mutex
+	var found []string
+	c.eachMaster(t, func(ctx context.Context, node *redis.Client) error {
+		scan := node.Scan(ctx, 0, head+"*", 1000).Iterator()
+		for scan.Next(ctx) {
+			mu.Lock()
+			found = append(found, scan.Val())
+			mu.Unlock()
+			if err := checkSlot(ctx, node, scan.Val(), hashed[scan.Val()]); err != nil {
+				return err
+			}
+		}
+		return scan.Err()
+	})
+	require.ElementsMatch(t, slices.Collect(maps.Keys(hashed)), found)
+}
+
+// checkSlot asks the server itself whether a stored key is where its hashed part belongs.
+func checkSlot(ctx context.Context, node *redis.Client, stored, hashed string) error {
+	slot, err := node.ClusterKeySlot(ctx, hashed).Result()
+	if err != nil {
+		return err
+	}
+	if got, err := node.ClusterKeySlot(ctx, stored).Result(); err != nil || got != slot {
+		return fmt.Errorf("the slot of %q is %d (%w), not %d of %q", stored, got, err, slot, hashed)
+	}
+	held, err := node.ClusterGetKeysInSlot(ctx, int(slot), 1_000_000).Result()
+	if err == nil && !slices.Contains(held, stored) {
+		err = fmt.Errorf("%q is not in slot %d", stored, slot)
+	}
+	return err
+}
+
+// braced finds the hash tag of a key as Redis does: between the first { and the next }, if there is anything.
+var braced = regexp.MustCompile(`^[^{]*\{([^}]+)\}`)
+
+// storedForm is how a key is stored under a head, and what Redis Cluster is to hash of it: its hash tag, or else all of it
+// with percent and braces escaped. It is written anew here, so that the two ways of writing it check each other.
+func storedForm(head, key string) (stored, hashed string) {
+	if tag := braced.FindStringSubmatch(key); tag != nil {
+		return head + "t:" + key, tag[1]
+	}
+	var escaped strings.Builder
+	for i := range len(key) {
+		if c := key[i]; c == '%' || c == '{' || c == '}' {
+			fmt.Fprintf(&escaped, "%%%X", c)
+		} else {
+			escaped.WriteByte(c)
+		}
+	}
+	return head + "w:{" + escaped.String() + "}", escaped.String()
+}
+
+// awkwardKeys are texts that have gone wrong in one library or another, raw and as parts.
+func awkwardKeys() []string {
+	texts := []string{
+		"u1", "a{b}c", "a{'1':{'k':1}}", "a}b", "{a}b}", "{}x", "{}y", "{{}}", "ключ", "a b", "a\r\nb", "100%", "a%7Bb%7Dc",
+		"tenant:42", "{tenant:42}", "{tenant}:42",
+	}
+	keys := slices.Clone(texts)
+	for _, text := range append(texts, strings.Repeat("0123456789", 1000)) {
+		keys = append(keys,
+			ration.Key(text), ration.Key("part", text), ration.Key(text, ""),
+			ration.TaggedKey(text, "part"), ration.TaggedKey("acme", text), ration.TaggedKey("acme", text, ""))
+	}
+	return keys
+}
+
+// randomKeys are texts of letters, braces, percents, spaces, control characters and bytes that are no text.
+func randomKeys(random *rand.Rand, n int) []string {
+	alphabet := []string{"{", "}", "%", ":", " ", "\x00", "\n", "\x7f", "\xff", "a", "b", "7", "é", "ключ", "鍵", "🔑"}
+	keys := make([]string, n)
+	for i := range keys {
+		for range 1 + random.IntN(20) {
+			keys[i] += alphabet[random.IntN(len(alphabet))]
+		}
+	}
+	return keys
+}
+
+// A key that is too long raw is refused, and no prefix may hold a hash tag.
+func TestClusterKeysRefused(t *testing.T) {
+	t.Parallel()
+	rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{"127.0.0.1:1"}}) // nobody is asked
+	t.Cleanup(func() { _ = rdb.Close() })
+	limiter := newLimiter(t, rdb, ration.FixedWindow{Limit: 1, Window: time.Hour})
+	_, err := limiter.Allow(t.Context(), strings.Repeat("0123456789", 1000))
+	require.ErrorIs(t, err, ration.ErrInvalidKey)
+	_, err = ration.New(rdb, ration.WithPrefix("app{x}:"))
+	require.ErrorIs(t, err, ration.ErrInvalidName)
+}
