@@ -2,6 +2,7 @@ package ration_test
 
 import (
 	"fmt"
+	"math/big"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -14,15 +15,22 @@ import (
 	"github.com/go-ration/ration/internal/model"
 )
 
-// drawBucket draws rates whose tokens do and do not fall on whole microseconds, slow and fast.
+// drawBucket draws rates whose tokens do and do not fall on whole microseconds, slow and fast, of those that are counted
+// exactly. (TestRateIsExactOrLower has the others.)
 func drawBucket(t *rapid.T) ration.TokenBucket {
-	return ration.TokenBucket{
-		Rate: ration.Rate{
+	rate := rapid.Custom(func(t *rapid.T) ration.Rate {
+		return ration.Rate{
 			Units: rapid.SampledFrom([]int64{1, 2, 3, 7, 10, 11, 60, 100, 1000, 2000, 999_983}).Draw(t, "units"),
 			Per: rapid.SampledFrom([]time.Duration{
 				1500 * time.Nanosecond, time.Millisecond, time.Second, 1500 * time.Millisecond, 7 * time.Second, time.Minute, 24 * time.Hour,
 			}).Draw(t, "per"),
-		},
+		}
+	}).Filter(func(r ration.Rate) bool {
+		num, den, err := ration.Exact(r)
+		return err == nil && perMicro(r).Cmp(big.NewRat(num, den)) == 0
+	})
+	return ration.TokenBucket{
+		Rate:  rate.Draw(t, "rate"),
 		Burst: rapid.OneOf(rapid.Int64Range(1, 5), rapid.Int64Range(1, 1000)).Draw(t, "burst"),
 	}
 }

@@ -123,7 +123,7 @@ func (p *picture) View() tea.View {
 	for i, line := range lines {
 		lines[i] = ansi.Truncate(line, p.width, "…")
 	}
-	return tea.NewView(strings.Join(lines, "\n"))
+	return tea.NewView(strings.Join(lines, "\n") + "\n") // the last line is cleared when the program ends
 }
 
 var (
