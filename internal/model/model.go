@@ -59,7 +59,7 @@ func (b *bucket) Take(now, cost, count int64) Answer {
 	changed := false
 	if b.stored {
 		level = b.levelAt(now)
-		changed = b.filled != b.plan.Rate
+		changed = perMicro(b.filled).Cmp(rate) != 0
 		if changed {
 			level = floorTo(level, rate)
 		}
