@@ -4,7 +4,7 @@ package audit
 
 import (
 	"fmt"
-	"math/big"
+	"math/bits"
 	"sort"
 	"time"
 
@@ -139,8 +139,9 @@ func windowExcess(p ration.FixedWindow, byBefore []Admission) int64 {
 
 // earned is what a rate adds in a span, rounded down.
 func earned(r ration.Rate, span time.Duration) int64 {
-	n := new(big.Int).Mul(big.NewInt(r.Units), big.NewInt(int64(span)))
-	return n.Quo(n, big.NewInt(int64(r.Per))).Int64()
+	hi, lo := bits.Mul64(uint64(r.Units), uint64(span))
+	units, _ := bits.Div64(hi, lo, uint64(r.Per))
+	return int64(units)
 }
 
 func unknown(plan ration.Plan) error { return fmt.Errorf("audit: no bound is known of %v", plan) }
