@@ -13,7 +13,7 @@ import (
 // Client makes limiters that keep their counts in one Redis. All processes that use the same Redis, prefix, limiter name and
 // plan share the quota.
 //
-// A Client is safe for concurrent use. A service needs one.
+// A Client comes from New; the zero value answers ErrClosed. It is safe for concurrent use. A service needs one.
 type Client struct {
 	prefix   string
 	limiter  limiterConfig
@@ -60,19 +60,30 @@ func New(rdb redis.UniversalClient, options ...ClientOption) (*Client, error) {
 // Limiters of one name share their counts, in this process and in all others. Within one Client a second limiter of a name
 // must have the same plan.
 //
-// Errors: *[PlanError], ErrInvalidName, ErrInvalidOption, ErrLimiterConflict, ErrTooManyLimiters.
+// Errors: *[PlanError], ErrInvalidName, ErrInvalidOption, ErrLimiterConflict, ErrTooManyLimiters, ErrClosed.
 func (c *Client) Limiter(name string, plan Plan, options ...LimiterOption) (*Limiter, error) {
 	if err := checkName("limiter", name); err != nil {
 		return nil, err
 	}
+	limiter, err := c.makeLimiter(name, plan, options)
+	if err != nil {
+		return nil, &limiterError{name, err}
+	}
+	return limiter, nil
+}
+
+func (c *Client) makeLimiter(name string, plan Plan, options []LimiterOption) (*Limiter, error) {
+	if c.isClosed() {
+		return nil, ErrClosed
+	}
 	prepared, err := prepare(plan)
 	if err != nil {
-		return nil, fmt.Errorf("limiter %q: %w", name, err)
+		return nil, err
 	}
 	config := c.limiter
 	for _, o := range options {
 		if o == nil {
-			return nil, fmt.Errorf("%w: limiter %q: an option is nil", ErrInvalidOption, name)
+			return nil, fmt.Errorf("%w: an option is nil", ErrInvalidOption)
 		}
 		if err := o.applyToLimiter(&config); err != nil {
 			return nil, err
@@ -83,6 +94,9 @@ func (c *Client) Limiter(name string, plan Plan, options ...LimiterOption) (*Lim
 	}
 	return c.bind(name, prepared, config), nil
 }
+
+// isClosed says that c was closed, or not made by New.
+func (c *Client) isClosed() bool { return c == nil || c.executor == nil || c.executor.isClosed() }
 
 // bind makes a limiter of what has been checked.
 func (c *Client) bind(name string, plan *preparedPlan, config limiterConfig) *Limiter {
@@ -101,7 +115,7 @@ func (c *Client) register(name string, plan Plan) error {
 	existing, found := c.limiters[name]
 	switch {
 	case found && existing != plan:
-		return fmt.Errorf("%w: %q is %v, not %v", ErrLimiterConflict, name, existing, plan)
+		return fmt.Errorf("%w: it is %v, not %v", ErrLimiterConflict, existing, plan)
 	case !found && len(c.limiters) >= maxLimiters:
 		return fmt.Errorf("%w: %d, all kept until the Client goes", ErrTooManyLimiters, maxLimiters)
 	}
@@ -114,6 +128,9 @@ func (c *Client) register(name string, plan Plan) error {
 //
 // Errors: what ctx ended with, ErrUnavailable, ErrClosed.
 func (c *Client) Ping(ctx context.Context) error {
+	if c.isClosed() {
+		return ErrClosed
+	}
 	return c.executor.ping(ctx, c.limiter.timeout)
 }
 
@@ -121,6 +138,9 @@ func (c *Client) Ping(ctx context.Context) error {
 // than five seconds, for a redis client without timeouts may hang for ever. It may be called twice. The redis client stays
 // open.
 func (c *Client) Close() {
+	if c == nil || c.executor == nil {
+		return
+	}
 	c.executor.close(closeGrace)
 }
 

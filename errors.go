@@ -42,9 +42,12 @@ var (
 	ErrUnavailable = errors.New("ration: redis unavailable")
 
 	// ErrTimeout is wrapped, beside ErrUnavailable, by the error of a call that ended with the timeout of its limiter.
+	// Where nothing listens it is often this error too, since go-redis by default dials five times, with pauses, before it
+	// says so; redis.Options.DialerRetries is how often.
 	ErrTimeout = errors.New("ration: timeout")
 
-	// ErrClosed is returned by every call on a Client, and on its limiters, after Close.
+	// ErrClosed is returned by every call on a Client, and on its limiters, after Close. So it is by those that New and
+	// Client.Limiter did not make.
 	ErrClosed = errors.New("ration: client closed")
 )
 
@@ -67,14 +70,13 @@ func (e *PlanError) Unwrap() error { return ErrInvalidPlan }
 
 // CostError says that a request asks for more than its plan can ever admit. It wraps ErrCostExceedsLimit.
 type CostError struct {
-	Limiter string
-	Plan    string // the plan as ParsePlan reads it
-	Cost    int64  // units
-	Limit   int64  // the greatest cost that can pass, units
+	Plan  string // the plan as ParsePlan reads it
+	Cost  int64  // units
+	Limit int64  // the greatest cost that can pass, units
 }
 
 func (e *CostError) Error() string {
-	return fmt.Sprintf("ration: limiter %q: cost %d exceeds the %d that %s can ever admit", e.Limiter, e.Cost, e.Limit, e.Plan)
+	return fmt.Sprintf("ration: cost %d exceeds the %d that %s can ever admit", e.Cost, e.Limit, e.Plan)
 }
 
 // Unwrap is ErrCostExceedsLimit.
@@ -101,7 +103,30 @@ func (e *ParseError) Pointer() string {
 	return e.Input + "\n" + strings.Repeat(" ", len(before)) + strings.Repeat("^", max(len([]rune(e.Word)), 1))
 }
 
-// unavailable wraps the error of a call that Redis did not answer.
-func unavailable(cause error) error {
-	return fmt.Errorf("%w: %w", ErrUnavailable, cause)
+// unavailableError is that of a call that Redis did not answer, and why.
+type unavailableError struct{ cause error }
+
+func unavailable(cause error) error { return &unavailableError{cause} }
+
+func (e *unavailableError) Error() string {
+	return ErrUnavailable.Error() + ": " + withoutPrefix(e.cause)
 }
+
+func (e *unavailableError) Unwrap() []error { return []error{ErrUnavailable, e.cause} }
+
+// limiterError says which limiter an error is of.
+type limiterError struct {
+	limiter string
+	err     error
+}
+
+func (e *limiterError) Error() string {
+	return fmt.Sprintf("%slimiter %q: %s", errorPrefix, e.limiter, withoutPrefix(e.err))
+}
+
+func (e *limiterError) Unwrap() error { return e.err }
+
+const errorPrefix = "ration: "
+
+// withoutPrefix is the text of an error that goes on behind another one of ours.
+func withoutPrefix(err error) string { return strings.TrimPrefix(err.Error(), errorPrefix) }

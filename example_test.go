@@ -158,5 +158,5 @@ func ExampleParsePlan() {
 	// token-bucket 1/2s burst 5 <nil>
 	// token-bucket 1/2s brust 5
 	//                   ^^^^^
-	// want burst
+	// want burst and a number of units
 }

@@ -65,6 +65,9 @@ func (e *executor) ping(ctx context.Context, timeout time.Duration) error {
 
 // do starts a call and waits for its answer, for the timeout and for ctx. It disposes of the call.
 func (e *executor) do(ctx context.Context, timeout time.Duration, c *call) (reply, error) {
+	if ctx == nil {
+		ctx = context.Background()
+	}
 	if err := ctx.Err(); err != nil {
 		return reply{}, e.recycle(c, err)
 	}
@@ -113,10 +116,8 @@ func (e *executor) do(ctx context.Context, timeout time.Duration, c *call) (repl
 func (e *executor) start(c *call) bool {
 	e.starting.RLock()
 	defer e.starting.RUnlock()
-	select {
-	case <-e.closed:
+	if e.isClosed() {
 		return false
-	default:
 	}
 	e.running.Add(1)
 	go e.run(c)
@@ -130,6 +131,15 @@ func (e *executor) run(c *call) {
 	c.finish()
 }
 
+func (e *executor) isClosed() bool {
+	select {
+	case <-e.closed:
+		return true
+	default:
+		return false
+	}
+}
+
 // recycle keeps a call for later use, and passes on how it ended.
 func (e *executor) recycle(c *call, err error) error {
 	c.reset()
@@ -140,9 +150,7 @@ func (e *executor) recycle(c *call, err error) error {
 // close refuses further calls and waits for those on their way, at most for grace.
 func (e *executor) close(grace time.Duration) {
 	e.starting.Lock()
-	select {
-	case <-e.closed:
-	default:
+	if !e.isClosed() {
 		close(e.closed)
 	}
 	e.starting.Unlock()

@@ -46,8 +46,9 @@ func newFakeRedis(t *testing.T, handlers map[string]server.Cmd) *fakeRedis {
 			handle(c, cmd, args)
 		}))
 	}
-	f.Client = redis.NewClient(&redis.Options{Addr: srv.Addr().String()})
-	t.Cleanup(func() { _ = f.Client.Close() })
+	rdb := redis.NewClient(&redis.Options{Addr: srv.Addr().String()})
+	t.Cleanup(func() { _ = rdb.Close() })
+	f.Client = rdb
 	return f
 }
 
@@ -185,7 +186,7 @@ func TestTimeout(t *testing.T) {
 		require.ErrorIs(t, err, ration.ErrUnavailable)
 		require.ErrorIs(t, err, ration.ErrTimeout)
 		require.NotErrorIs(t, err, context.DeadlineExceeded)
-		require.ErrorContains(t, err, "10ms")
+		require.ErrorContains(t, err, "redis unavailable: timeout: no answer within 10ms")
 	}
 	require.Less(t, time.Since(begin), soon)
 }
@@ -329,6 +330,8 @@ func TestClose(t *testing.T) {
 	_, err = limiter.Peek(t.Context(), "key")
 	require.ErrorIs(t, err, ration.ErrClosed)
 	require.ErrorIs(t, limiter.Reset(t.Context(), "key"), ration.ErrClosed)
+	_, err = client.Limiter("other", ration.FixedWindow{Limit: 5, Window: time.Minute})
+	require.ErrorIs(t, err, ration.ErrClosed)
 	require.NoError(t, f.EvalSha(t.Context(), "0", nil).Err(), "the redis client is not the Client's to close")
 }
 

@@ -7,7 +7,7 @@ import (
 
 // Limiter decides requests under one plan, and counts in Redis, for all processes together. Most callers want [Limiter.Allow].
 //
-// A Limiter comes from Client.Limiter; the zero value is not usable. It is safe for concurrent use.
+// A Limiter comes from Client.Limiter; the zero value answers ErrClosed. It is safe for concurrent use.
 //
 // Every decision is one round trip, one script call on one key, which it writes only when it grants, or to mend the key. A
 // denial is a Decision and never an error. The errors are mistakes of the call (ErrInvalidKey, ErrInvalidCost, *[CostError],
@@ -39,20 +39,22 @@ func (l *Limiter) AllowN(ctx context.Context, key string, n int64) (Decision, er
 // none. An n above what the plan can ever grant is no error.
 func (l *Limiter) AllowUpTo(ctx context.Context, key string, n int64) (Decision, error) {
 	plan, err := l.check(Request{Key: key, Cost: min(n, 1)})
-	if err != nil {
-		return Decision{}, err
-	}
-	if n == 0 {
+	switch {
+	case err != nil:
+		return Decision{}, l.named(err)
+	case n == 0:
 		return l.take(ctx, key, plan, plan.args, 0, 1)
+	default:
+		return l.take(ctx, key, plan, plan.argsUpTo, 1, min(n, plan.limit))
 	}
-	return l.take(ctx, key, plan, plan.argsUpTo, 1, min(n, plan.limit))
 }
 
-// Take decides a request. Allow and AllowN are short for it.
+// Take decides a request; Allow and AllowN are short for it. A Request whose Cost is not set is a look: it charges nothing,
+// and is always allowed.
 func (l *Limiter) Take(ctx context.Context, r Request) (Decision, error) {
 	plan, err := l.check(r)
 	if err != nil {
-		return Decision{}, err
+		return Decision{}, l.named(err)
 	}
 	return l.take(ctx, r.Key, plan, plan.args, r.Cost, 1)
 }
@@ -62,11 +64,11 @@ func (l *Limiter) Take(ctx context.Context, r Request) (Decision, error) {
 func (l *Limiter) Peek(ctx context.Context, key string) (Decision, error) {
 	plan, err := l.check(Request{Key: key})
 	if err != nil {
-		return Decision{}, err
+		return Decision{}, l.named(err)
 	}
 	r, err := l.executor.call(ctx, l.config.timeout, plan.peek, l.keys.stored(key), nil, plan.args)
 	if err != nil {
-		return Decision{}, err
+		return Decision{}, l.named(err)
 	}
 	return plan.peeked(r), nil
 }
@@ -74,14 +76,25 @@ func (l *Limiter) Peek(ctx context.Context, key string) (Decision, error) {
 // Reset forgets what was counted for a key: its next request finds it as good as new. One round trip; deletes the key. The
 // errors are those of a decision.
 func (l *Limiter) Reset(ctx context.Context, key string) error {
-	if err := checkKey(key); err != nil {
+	if _, err := l.check(Request{Key: key}); err != nil {
+		return l.named(err)
+	}
+	return l.named(l.executor.delete(ctx, l.config.timeout, l.keys.stored(key)))
+}
+
+// named adds the limiter's name to an error. The end of ctx is passed on as it is.
+func (l *Limiter) named(err error) error {
+	if err == nil || err == context.Canceled || err == context.DeadlineExceeded || l == nil { //nolint:errorlint // only ctx.Err() itself
 		return err
 	}
-	return l.executor.delete(ctx, l.config.timeout, l.keys.stored(key))
+	return &limiterError{l.name, err}
 }
 
 // check finds the mistakes in a request, before the network, and the plan that decides it.
 func (l *Limiter) check(r Request) (*preparedPlan, error) {
+	if l == nil || l.executor == nil {
+		return nil, ErrClosed
+	}
 	if err := checkKey(r.Key); err != nil {
 		return nil, err
 	}
@@ -93,7 +106,7 @@ func (l *Limiter) check(r Request) (*preparedPlan, error) {
 		return nil, err
 	}
 	if r.Cost > plan.limit {
-		return nil, &CostError{Limiter: l.name, Plan: plan.text, Cost: r.Cost, Limit: plan.limit}
+		return nil, &CostError{Plan: plan.text, Cost: r.Cost, Limit: plan.limit}
 	}
 	return plan, nil
 }
@@ -102,10 +115,10 @@ func (l *Limiter) planOf(r Request) (*preparedPlan, error) {
 	own := r.Plan
 	if own == nil && l.config.planFor != nil {
 		if plan, found := l.config.planFor(r.Key); found {
-			own = plan
 			if plan == nil {
-				return nil, fmt.Errorf("limiter %q: WithPlanFor: %w", l.name, &PlanError{Plan: "plan", Reason: "is nil"})
+				return nil, &PlanError{Plan: "plan of WithPlanFor", Reason: "is nil"}
 			}
+			own = plan
 		}
 	}
 	if own == nil {
@@ -113,10 +126,10 @@ func (l *Limiter) planOf(r Request) (*preparedPlan, error) {
 	}
 	plan, err := l.plans.prepare(own)
 	if err != nil {
-		return nil, fmt.Errorf("limiter %q: %w", l.name, err)
+		return nil, err
 	}
 	if plan.kind != l.plan.kind {
-		return nil, fmt.Errorf("%w: limiter %q is %s, not %s", ErrPlanKind, l.name, l.plan.text, plan.text)
+		return nil, fmt.Errorf("%w: %s, not %s", ErrPlanKind, plan.text, l.plan.text)
 	}
 	return plan, nil
 }
@@ -126,7 +139,7 @@ func (l *Limiter) take(ctx context.Context, key string, plan *preparedPlan, args
 	lead := [2]int64{cost, count}
 	r, err := l.executor.call(ctx, l.config.timeout, plan.take, l.keys.stored(key), lead[:], args)
 	if err != nil {
-		return Decision{}, err
+		return Decision{}, l.named(err)
 	}
 	return plan.taken(r, cost), nil
 }

@@ -226,7 +226,7 @@ func (p *planParser) next(wanted string) (wordAt, bool) {
 
 // quota takes a word such as 60/2h off.
 func (p *planParser) quota() (units int64, span time.Duration) {
-	word, ok := p.next("want units per time, such as 60/2h")
+	word, ok := p.next("want units per time, such as 100/s or 60/2h")
 	if !ok {
 		return 0, 0
 	}

@@ -128,7 +128,8 @@ func TestCostsAreCheckedBeforeTheNetwork(t *testing.T) {
 		var tooMuch *ration.CostError
 		require.ErrorAs(t, err, &tooMuch)
 		require.ErrorIs(t, err, ration.ErrCostExceedsLimit)
-		require.Equal(t, ration.CostError{Limiter: name, Plan: plan.String(), Cost: 6, Limit: 5}, *tooMuch)
+		require.Equal(t, ration.CostError{Plan: plan.String(), Cost: 6, Limit: 5}, *tooMuch)
+		require.EqualError(t, err, fmt.Sprintf("ration: limiter %q: cost 6 exceeds the 5 that %v can ever admit", name, plan))
 		for _, call := range []func() error{
 			func() error { _, err := limiter.Allow(t.Context(), ""); return err },
 			func() error { _, err := limiter.AllowUpTo(t.Context(), "", 1); return err },
@@ -291,4 +292,26 @@ func TestReset(t *testing.T) {
 		require.NoError(t, err)
 		require.EqualValues(t, 2, d.Remaining)
 	}
+}
+
+// What New and Client.Limiter did not make answers an error, and does not panic.
+func TestZeroValues(t *testing.T) {
+	t.Parallel()
+	for _, client := range []*ration.Client{nil, {}} {
+		_, err := client.Limiter("search", ration.FixedWindow{Limit: 1, Window: time.Minute})
+		require.ErrorIs(t, err, ration.ErrClosed)
+		require.ErrorIs(t, client.Ping(t.Context()), ration.ErrClosed)
+		client.Close()
+	}
+	for _, limiter := range []*ration.Limiter{nil, {}} {
+		_, err := limiter.Allow(t.Context(), "key")
+		require.ErrorIs(t, err, ration.ErrClosed)
+		_, err = limiter.AllowUpTo(t.Context(), "key", 1)
+		require.ErrorIs(t, err, ration.ErrClosed)
+		_, err = limiter.Peek(t.Context(), "key")
+		require.ErrorIs(t, err, ration.ErrClosed)
+		require.ErrorIs(t, limiter.Reset(t.Context(), "key"), ration.ErrClosed)
+	}
+	_, err := newLimiter(t, ration.FixedWindow{Limit: 1, Window: time.Minute}).Allow(nil, "key") //nolint:staticcheck // a caller's mistake
+	require.NoError(t, err)
 }

@@ -161,7 +161,7 @@ func parseQuota(s string) (units int64, span time.Duration, err *wordError) {
 	}
 	span, ok := parseSpan(right)
 	if !ok {
-		return 0, 0, &wordError{right, len(left) + 1, "want a span of time, such as s, 10m, 1.5h or 2d"}
+		return 0, 0, &wordError{right, len(left) + 1, "want a span of time, such as s, 10m, 1.5h or 2d (m is a minute)"}
 	}
 	return units, span, nil
 }

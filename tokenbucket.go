@@ -38,7 +38,7 @@ func parseTokenBucket(p *planParser) Plan {
 	var plan TokenBucket
 	plan.Rate.Units, plan.Rate.Per = p.quota()
 	if word, ok := p.next("want burst and a number of units"); ok && word.text != "burst" {
-		p.fail(word, "want burst")
+		p.fail(word, "want burst and a number of units")
 	}
 	if word, ok := p.next("want a number of units"); ok {
 		burst, err := strconv.ParseInt(word.text, 10, 64)

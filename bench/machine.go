@@ -14,7 +14,8 @@ import (
 
 // machine says on what was measured.
 func machine() string {
-	return fmt.Sprintf("%s, %s, %s/%s, %s", cpu(), count(runtime.NumCPU(), "core"), runtime.GOOS, runtime.GOARCH, runtime.Version())
+	cores := count(runtime.NumCPU(), "core")
+	return fmt.Sprintf("%s, %s, %s/%s, %s", cpu(), cores, runtime.GOOS, runtime.GOARCH, runtime.Version())
 }
 
 // cpu is the name of the processor, where the system tells it as Linux does.

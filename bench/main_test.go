@@ -30,7 +30,7 @@ func TestMeasure(t *testing.T) {
 	t.Parallel()
 	server, o := embedded(t)
 	require.NoError(t, server.Set("bench:of-somebody-else", "1"))
-	s := settings{rounds: 2, span: time.Millisecond, callers: []int{1, 3}, manyKeys: 10, sample: 10}
+	s := settings{rounds: 2, span: time.Millisecond, callers: []int{1, 3}, manyKeys: 10, sample: 40}
 	r, err := measure(t.Context(), &target{options: o, place: "inside the test"}, s, io.Discard)
 	require.NoError(t, err)
 	require.Len(t, r.throughputs, 3)
