@@ -3,6 +3,8 @@ package ration_test
 import (
 	"io/fs"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -34,4 +36,34 @@ func TestBehavioursAreTested(t *testing.T) {
 	for _, scenario := range scenarios {
 		require.True(t, strings.Contains(code.String(), `{"`+scenario[1]+" "), "no scenario %s", scenario[1])
 	}
+}
+
+// The program in the README compiles as it stands.
+func TestReadmeCompiles(t *testing.T) {
+	t.Parallel()
+	readme, err := os.ReadFile("README.md")
+	require.NoError(t, err)
+	program := regexp.MustCompile("(?s)```go\n(func main.*?)```").FindSubmatch(readme)
+	require.NotNil(t, program)
+	const head = `package main
+
+import (
+	"errors"
+	"fmt"
+	"log"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/go-ration/ration"
+)
+
+`
+	dir := t.TempDir()
+	source := filepath.Join(dir, "main.go")
+	require.NoError(t, os.WriteFile(source, append([]byte(head), program[1]...), 0o600))
+	out, err := exec.CommandContext(t.Context(), "go", "build", "-o", filepath.Join(dir, "main"), source).CombinedOutput()
+	require.NoError(t, err, "%s", out)
 }

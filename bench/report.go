@@ -41,10 +41,10 @@ func (r *report) write(w io.Writer) error {
 	}
 
 	p.printf("\n## Decisions a second\n\n")
-	p.printf("The question is always: may this key take one unit? Several callers (goroutines of one process) ask it at once,\n"+
-		"each as soon as it has its answer. In a round the peers run one after the other, for %v each, and every round\n"+
-		"begins with another one. A figure says how many times the decisions of %s in the same round a peer made;\n"+
-		"it is the median of %s. 2.00 is twice as fast. The last line is what %s made.\n",
+	p.printf("The question is always: may this key take one unit? Several callers (goroutines of one process) ask it at\n"+
+		"once, each as soon as it has its answer. In a round the peers run one after the other, for %v each, and every\n"+
+		"round begins with another one. A figure says how many times the decisions of %s in the same round a peer\n"+
+		"made; it is the median of %s. 2.00 is twice as fast. The last line is what %s made.\n",
 		r.settings.span, baseline, count(r.settings.rounds, "round"), baseline)
 	for _, t := range r.throughputs {
 		p.printf("\n### %s\n\n", t.work.title)
@@ -58,8 +58,8 @@ func (r *report) write(w io.Writer) error {
 	}
 
 	p.printf("\n## What a decision costs\n\n")
-	p.printf("Time in Redis is that of the script calls alone, on one key, as Redis counts it (INFO commandstats), again as a\n"+
-		"multiple of that of %s: here less is better, and the last line is in microseconds. A script and its raw\n"+
+	p.printf("Time in Redis is that of the script calls alone, on one key, as Redis counts it (INFO commandstats), again as\n"+
+		"a multiple of that of %s: here less is better, and the last line is in microseconds. A script and its raw\n"+
 		"call are the same in Redis, so what they differ by shows how exact the figures are. The allocations are those of\n"+
 		"the whole client for one allowed decision, the redis client included, with one caller.\n\n", baseline)
 	p.table(r.costs())

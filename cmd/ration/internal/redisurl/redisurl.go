@@ -60,6 +60,9 @@ func (s *Server) String() string { return s.name }
 
 func parse(raw string) (*Server, error) {
 	u, err := url.Parse(raw)
+	if !strings.Contains(raw, "://") {
+		return nil, errors.New("the URL of Redis has no scheme: want redis:// in front of it")
+	}
 	if err != nil || u.Host == "" && u.Path == "" {
 		// What is wrong is not shown: it may be a password.
 		return nil, errors.New("the URL of Redis cannot be read: want one such as redis://user:password@host:6379/0, " +
