@@ -3,8 +3,6 @@
 SHELL := /bin/sh
 COMPOSE ?= $(shell if docker compose version >/dev/null 2>&1; then echo docker compose; else echo docker-compose; fi)
 PROJECT := --project-name ration
-BENCH ?= .
-COUNT ?= 1
 ARGS ?=
 
 .DEFAULT_GOAL := help
@@ -34,8 +32,8 @@ generate: ## Assemble scripts/*.lua, scripts/SHA1SUMS and scripts_gen.go from sc
 	go generate ./...
 
 .PHONY: bench
-bench: ## Run the benchmarks. BENCH=regexp COUNT=n choose
-	cd bench && go test -run '^$$' -bench '$(BENCH)' -benchmem -count $(COUNT) ./...
+bench: ## Measure beside a plain EVALSHA and redis_rate. ARGS="-rounds 9 -redis URL" chooses
+	cd bench && go run . $(ARGS)
 
 .PHONY: up
 up: ## Start a Redis (port 7379) and a Redis Cluster (ports 7371 to 7376) in Docker

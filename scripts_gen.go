@@ -22,4 +22,4 @@ var tokenBucketPeek = script{name: "tokenbucket_peek", source: &tokenBucketPeekS
 //go:embed scripts/tokenbucket_take.lua
 var tokenBucketTakeSource string
 
-var tokenBucketTake = script{name: "tokenbucket_take", source: &tokenBucketTakeSource, digest: "a36c6e2dc34a2b1e34557ff2861e10198ac1f15a", fields: 4}
+var tokenBucketTake = script{name: "tokenbucket_take", source: &tokenBucketTakeSource, digest: "429909a8d07b42bb0472ab9b1d6d0d5698c02a14", fields: 4}

@@ -3,6 +3,7 @@
 -- moment is ahead of the clock.
 -- Expiry: when the bucket is full again, rounded up; a key that would go before (by a plan with less to fill, or by a
 -- hand that took its expiry away) is given that, even when nothing else is written: it would come back full too soon.
+-- It is a moment and not a lifetime, which Redis would count from a clock read before TIME.
 local function tokenBucketCharge(key, a, now, units, tokens, part, at, state)
   tokens = tokens - units
   local ahead = tokenBucketAhead(a, now, tokens, part, at)
@@ -17,9 +18,9 @@ local function tokenBucketCharge(key, a, now, units, tokens, part, at, state)
       redis.call('HSET', key, 'l', whole(tokens), 'p', whole(part), 't', whole(now + ahead),
         'n', ARGV[a + 1], 'd', ARGV[a + 2])
     end
-  elseif state == 0 or redis.call('PTTL', key) >= math.floor((now % 1000 + full) / 1000) then
+  elseif state == 0 or redis.call('PEXPIRETIME', key) >= math.floor((now + full) / 1000) then
     return tokens, ahead
   end
-  redis.call('PEXPIRE', key, whole(math.max(math.ceil(full / 1000), 1)))
+  redis.call('PEXPIREAT', key, whole(math.max(math.ceil((now + full) / 1000), math.floor(now / 1000) + 1)))
   return tokens, ahead
 end
