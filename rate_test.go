@@ -144,7 +144,9 @@ func FuzzParsePlan(f *testing.F) {
 func TestRateIsExactOrLower(t *testing.T) {
 	t.Parallel()
 	for _, r := range []ration.Rate{
-		ration.PerSecond(1), ration.PerSecond(7), ration.PerSecond(11), {Units: 60, Per: 7 * time.Second}, ration.PerSecond(3),
+		ration.PerSecond(1), ration.PerSecond(7), ration.PerSecond(11),
+		{Units: 60, Per: 7 * time.Second},
+		ration.PerSecond(3),
 		ration.PerSecond(2000), ration.PerDay(1), ration.PerDay(7), ration.Every(30 * 24 * time.Hour), ration.PerSecond(1_000_000),
 		ration.Every(time.Nanosecond), ration.Every(70 * 365 * 24 * time.Hour),
 	} {

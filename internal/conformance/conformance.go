@@ -218,12 +218,11 @@ func absent(at time.Duration) step {
 	}}
 }
 
-// byHand changes the stored key from outside.
-func byHand(at time.Duration, command string, args ...any) step {
+// persist takes the lifetime of the stored key away.
+func persist(at time.Duration) step {
 	return step{at: at, stored: true, do: func(r *run) {
 		r.Helper()
-		all := append([]any{command, r.storedKey()}, args...)
-		require.NoError(r, r.backend.Redis().Do(r.Context(), all...).Err())
+		require.NoError(r, r.backend.Redis().Persist(r.Context(), r.storedKey()).Err())
 	}}
 }
 

@@ -44,23 +44,23 @@ func lifetimes() []scenario {
 			allow(0, 5, 0), expires(0, 5, 6), absent(1 * s),
 		}},
 		{"B03 key without a lifetime", fixed(5, m), []step{
-			allow(0, 3, 2), byHand(0, "PERSIST"),
+			allow(0, 3, 2), persist(0),
 			allow(0, 1, 1), expires(0, 1, 60_000),
 			allow(60*s+2*ms, 1, 4),
 		}},
 		{"B03 key without a lifetime, denied", fixed(3, m), []step{
-			allow(0, 3, 0), byHand(0, "PERSIST"),
+			allow(0, 3, 0), persist(0),
 			deny(0, 1, 0, m), expires(0, 1, 60_000),
 		}},
 		{"B03 key without a lifetime", aligned(5, m), []step{
-			allow(30*s, 3, 2), byHand(30*s, "PERSIST"),
+			allow(30*s, 3, 2), persist(30*s),
 			allow(40*s, 1, 1), expires(40*s, 19_999, 20_000),
 			allow(60*s+2*ms, 1, 4),
 		}},
 		{"B03 key without a lifetime", bucket(per(1, s), 5), []step{
-			allow(0, 5, 0), byHand(0, "PERSIST"),
+			allow(0, 5, 0), persist(0),
 			deny(0, 1, 0, s), expires(0, 5000, 5001),
-			byHand(0, "PERSIST"), allow(s, 1, 0), expires(s, 5000, 5001),
+			persist(0), allow(s, 1, 0), expires(s, 5000, 5001),
 		}},
 		{"B05 window extended by every hit", fixed(3, 10*s), []step{
 			allow(0, 1, 2), allow(4*s, 1, 1), allow(8*s, 1, 0), deny(9*s, 1, 0, s), allow(10*s+2*ms, 1, 2),
@@ -214,7 +214,7 @@ func extremes() []scenario {
 	}
 	return slices.Concat([]scenario{
 		{"B39 long idle", bucket(per(1000, s), 100), []step{
-			allow(0, 1, 99), byHand(0, "PERSIST"), allow(12*h, 1, 99), byHand(12*h, "PERSIST"), allow(365*24*h, 1, 99),
+			allow(0, 1, 99), persist(0), allow(12*h, 1, 99), persist(12*h), allow(365*24*h, 1, 99),
 		}},
 		{"B45 cost above capacity", bucket(per(10, s), 5), []step{allow(0, 1, 4), never(10*s, 6), allow(10*s, 5, 0)}},
 		{"B45 cost above capacity", fixed(5, 10*s), []step{allow(0, 1, 4), never(10*s, 6), allow(10*s, 5, 0)}},
