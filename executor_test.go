@@ -159,9 +159,14 @@ func TestUnknownScriptAfterTheCallerLeft(t *testing.T) {
 	t.Parallel()
 	b := newBlocker(t, func(c *server.Peer, _ string, _ []string) { c.WriteError("NOSCRIPT No matching script.") })
 	f := newFakeRedis(t, map[string]server.Cmd{"EVALSHA": b.handle, "EVAL": granted})
-	client, limiter := f.limiter(t, ration.WithTimeout(20*time.Millisecond))
-	_, err := limiter.Allow(t.Context(), "key")
-	require.ErrorIs(t, err, ration.ErrTimeout)
+	client, limiter := f.limiter(t, ration.WithTimeout(time.Minute))
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		<-b.entered
+		cancel()
+	}()
+	_, err := limiter.Allow(ctx, "key")
+	require.ErrorIs(t, err, context.Canceled)
 	b.open()
 	client.Close() // waits for the call
 	require.Equal(t, 1, f.received("EVALSHA"))
@@ -251,29 +256,50 @@ func TestContextEndedBefore(t *testing.T) {
 	require.Zero(t, sent.Load())
 }
 
+// hold makes n calls that wait for the blocker, and returns when it has them. The function it returns gives their answers.
+func (b *blocker) hold(t *testing.T, client *ration.Client, n int) (answers func() []error) {
+	t.Helper()
+	patient, err := client.Limiter("search", ration.FixedWindow{Limit: 5, Window: time.Minute}, ration.WithTimeout(time.Minute))
+	require.NoError(t, err)
+	ended := make(chan error, n)
+	for range n {
+		go func() {
+			_, err := patient.Allow(context.Background(), "key")
+			ended <- err
+		}()
+	}
+	for range n {
+		<-b.entered
+	}
+	return func() []error {
+		errs := make([]error, n)
+		for i := range errs {
+			errs[i] = <-ended
+		}
+		return errs
+	}
+}
+
 // A server that hangs has a bounded number of calls on their way; the others are not sent at all, and charge nothing.
 func TestMaxInFlight(t *testing.T) {
 	t.Parallel()
 	b := newBlocker(t, granted)
 	f := newFakeRedis(t, map[string]server.Cmd{"EVALSHA": b.handle})
-	client, limiter := f.limiter(t, ration.WithMaxInFlight(3), ration.WithTimeout(50*time.Millisecond))
+	client, limiter := f.limiter(t, ration.WithMaxInFlight(3), ration.WithTimeout(20*time.Millisecond))
+	answers := b.hold(t, client, 3)
 	var callers sync.WaitGroup
 	for range 50 {
 		callers.Go(func() {
-			_, err := limiter.Allow(context.Background(), "key")
-			if !errors.Is(err, ration.ErrTimeout) {
+			if _, err := limiter.Allow(context.Background(), "key"); !errors.Is(err, ration.ErrTimeout) {
 				t.Errorf("got %v, want %v", err, ration.ErrTimeout)
 			}
 		})
 	}
 	callers.Wait()
-	require.Equal(t, 3, f.received("EVALSHA"))
 	b.open()
-	require.Eventually(t, func() bool {
-		d, err := limiter.Allow(t.Context(), "key")
-		return err == nil && d.Allowed
-	}, 10*time.Second, time.Millisecond, "places are free again")
-	client.Close()
+	require.Equal(t, []error{nil, nil, nil}, answers())
+	require.Equal(t, 3, f.received("EVALSHA"))
+	require.NoError(t, b.hold(t, client, 1)()[0], "places are free again")
 }
 
 // Callers who left before their command got a connection did not send it.
@@ -284,12 +310,14 @@ func TestNotSentAfterTheCallerLeft(t *testing.T) {
 	one := redis.NewClient(&redis.Options{Addr: f.Options().Addr, PoolSize: 1})
 	t.Cleanup(func() { _ = one.Close() })
 	f.Client = one
-	client, limiter := f.limiter(t, ration.WithTimeout(50*time.Millisecond))
+	client, limiter := f.limiter(t, ration.WithTimeout(20*time.Millisecond))
+	answers := b.hold(t, client, 1)
 	for range 10 {
 		_, err := limiter.Allow(t.Context(), "key")
 		require.ErrorIs(t, err, ration.ErrTimeout)
 	}
 	b.open()
+	require.NoError(t, answers()[0])
 	client.Close()
 	require.Equal(t, 1, f.received("EVALSHA"), "the one that had the connection")
 }
