@@ -12,7 +12,7 @@ if CGO_ENABLED=1 go build -race runtime/cgo 2>/dev/null; then
   export CGO_ENABLED=1
   race=-race
 else
-  leave_out "the race detector: it needs cgo, and cgo a C compiler"
+  leave_out "the race detector, and in the module integration the tests with a clock of their own: they need a C compiler"
 fi
 
 docker=

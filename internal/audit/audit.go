@@ -4,7 +4,9 @@ package audit
 
 import (
 	"fmt"
+	"math"
 	"math/bits"
+	"slices"
 	"sort"
 	"time"
 
@@ -17,7 +19,8 @@ type Admission struct {
 	Units         int64
 }
 
-// Bound is the most units that the plan can grant in a span of time that begins with a fresh key's first grant.
+// Bound is the most units that the plan can grant in a span of time that begins with a fresh key's first grant; of an Aligned
+// window, with the start of a window too.
 func Bound(plan ration.Plan, span time.Duration) (int64, error) {
 	switch p := plan.(type) {
 	case ration.TokenBucket:
@@ -111,12 +114,17 @@ func runExcess(p ration.FixedWindow, byBefore []Admission) int64 {
 	return worst
 }
 
-// windowExcess follows the windows from grant to grant, counting in each what was certainly granted in it.
+// windowExcess follows the windows one after the other, counting in each what was certainly granted in it.
 func windowExcess(p ration.FixedWindow, byBefore []Admission) int64 {
+	if len(byBefore) == 0 {
+		return 0
+	}
 	var excess int64
-	for rest := byBefore; len(rest) > 0; {
-		// The window opened with one of the first admissions, between `from` and `until`.
-		from, until := rest[0].Before, rest[0].After
+	var unclear []Admission // may belong to a window that was looked at, or to a later one: held against none
+	rest, from := byBefore, byBefore[0].Before
+	for len(rest) > 0 {
+		// The window opened between `from` and `until`: what is left was granted in it or later.
+		until := rest[0].After
 		for _, a := range rest {
 			until = min(until, a.After)
 		}
@@ -128,11 +136,20 @@ func windowExcess(p ration.FixedWindow, byBefore []Admission) int64 {
 				units += a.Units
 			case a.Before > until+p.Window.Microseconds():
 				later = append(later, a)
+			default:
+				unclear = append(unclear, a)
 			}
-			// What lies across the end may belong to either window, and is not held against one.
 		}
 		excess += max(units-p.Limit, 0)
-		rest = later
+		// The next one opened when this one was over, with an admission that need not be one of the later ones.
+		over := from + windowMicros(p)
+		first := int64(math.MaxInt64)
+		for _, a := range slices.Concat(later, unclear) {
+			if a.After >= over {
+				first = min(first, a.Before)
+			}
+		}
+		rest, from = later, max(over, first)
 	}
 	return excess
 }

@@ -41,6 +41,10 @@ func TestExcess(t *testing.T) {
 		{"window: at its end and after", window, at(0, 998, 1002, 1003), 0},
 		{"window: too many in the second", window, at(0, 500, 1002, 1003, 1004), 1},
 		{"window: too many in a later one, with an idle span between", window, at(0, 5000, 5001, 5002), 1},
+		{
+			"window: a second that may have opened with one across the end of the first", window,
+			append(at(0, 5, 1500, 2002, 2003), audit.Admission{Before: 7_990_000, After: 8_020_000, Units: 1}), 0,
+		},
 		{"grid: two limits around a boundary", grid, at(998, 999, 1000, 1001), 0},
 		{"grid: one too many", grid, at(1000, 1500, 1999), 1},
 	} {
