@@ -53,7 +53,7 @@ func lifetimes() []scenario {
 			deny(0, 1, 0, m), expires(0, 1, 60_000),
 		}},
 		{"B03 key without a lifetime", aligned(5, m), []step{
-			allow(30*s, 3, 2), persist(30*s),
+			allow(30*s, 3, 2), persist(30 * s),
 			allow(40*s, 1, 1), expires(40*s, 19_999, 20_000),
 			allow(60*s+2*ms, 1, 4),
 		}},
@@ -214,7 +214,7 @@ func extremes() []scenario {
 	}
 	return slices.Concat([]scenario{
 		{"B39 long idle", bucket(per(1000, s), 100), []step{
-			allow(0, 1, 99), persist(0), allow(12*h, 1, 99), persist(12*h), allow(365*24*h, 1, 99),
+			allow(0, 1, 99), persist(0), allow(12*h, 1, 99), persist(12 * h), allow(365*24*h, 1, 99),
 		}},
 		{"B45 cost above capacity", bucket(per(10, s), 5), []step{allow(0, 1, 4), never(10*s, 6), allow(10*s, 5, 0)}},
 		{"B45 cost above capacity", fixed(5, 10*s), []step{allow(0, 1, 4), never(10*s, 6), allow(10*s, 5, 0)}},
