@@ -2,6 +2,7 @@ package ration
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -39,7 +40,8 @@ func (e *executor) call(
 ) (reply, error) {
 	c := e.calls.Get().(*call)
 	c.script = s
-	c.args = append(c.args[:0], "evalsha", s.digest, "1", key)
+	c.sent = &sent{}
+	c.args = append(c.sent.room[:0], "evalsha", s.digest, "1", key)
 	for _, n := range numbers {
 		c.args = append(c.args, n)
 	}
@@ -50,7 +52,7 @@ func (e *executor) call(
 // delete deletes a key.
 func (e *executor) delete(ctx context.Context, timeout time.Duration, key string) error {
 	c := e.calls.Get().(*call)
-	c.args = append(c.args[:0], "del", key)
+	c.sent, c.args = &sent{}, []any{"del", key}
 	_, err := e.do(ctx, timeout, c)
 	return err
 }
@@ -58,7 +60,7 @@ func (e *executor) delete(ctx context.Context, timeout time.Duration, key string
 // ping asks for a sign of life.
 func (e *executor) ping(ctx context.Context, timeout time.Duration) error {
 	c := e.calls.Get().(*call)
-	c.args = append(c.args[:0], "ping")
+	c.sent, c.args = &sent{}, []any{"ping"}
 	_, err := e.do(ctx, timeout, c)
 	return err
 }
@@ -81,12 +83,12 @@ func (e *executor) do(ctx context.Context, timeout time.Duration, c *call) (repl
 			return reply{}, e.recycle(c, unavailable(fmt.Errorf("%w: no place among %d calls in flight within %v",
 				ErrTimeout, cap(e.places), timeout)))
 		case <-ctx.Done():
-			return reply{}, e.recycle(c, ctx.Err())
+			return reply{}, e.recycle(c, endOf(ctx))
 		case <-e.closed:
 			return reply{}, e.recycle(c, ErrClosed)
 		}
 	}
-	c.ctx = &callContext{Context: ctx, gone: c.gone}
+	c.sent.ctx = callContext{Context: ctx, gone: c.gone}
 	if !e.start(c) {
 		<-e.places
 		return reply{}, e.recycle(c, ErrClosed)
@@ -100,7 +102,7 @@ func (e *executor) do(ctx context.Context, timeout time.Duration, c *call) (repl
 	case <-c.timer.C:
 		ended = unavailable(fmt.Errorf("%w: no answer within %v", ErrTimeout, timeout))
 	case <-ctx.Done():
-		ended = ctx.Err()
+		ended = endOf(ctx)
 	}
 	if c.leave() {
 		// The goroutine that runs the call keeps it.
@@ -124,11 +126,20 @@ func (e *executor) start(c *call) bool {
 	return true
 }
 
+// run runs a call. What it does at the end it does even if a hook of the redis client ends the goroutine.
 func (e *executor) run(c *call) {
 	defer e.running.Done()
+	defer c.finish()
+	defer func() { <-e.places }()
 	c.run(e.rdb)
-	<-e.places
-	c.finish()
+}
+
+// endOf is what a context that is done ended with; never nil, whatever the context.
+func endOf(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	return context.Canceled
 }
 
 func (e *executor) isClosed() bool {
@@ -171,8 +182,7 @@ func (e *executor) close(grace time.Duration) {
 type call struct {
 	script *script // nil: a plain command that answers with one integer or a status
 	args   []any
-	ctx    *callContext
-	cmd    sendOnceInts // of a script
+	sent   *sent
 
 	reply reply
 	err   error
@@ -183,6 +193,14 @@ type call struct {
 	timer *time.Timer
 }
 
+// sent is the part of a call that the redis client is given. It is never used again: hooks of the redis client may keep a
+// command, or go on with it after they have returned.
+type sent struct {
+	ctx  callContext
+	cmd  sendOnceInts // of a script
+	room [9]any       // for the arguments of every script so far
+}
+
 // The states of a call.
 const (
 	callWaiting int32 = iota
@@ -190,14 +208,10 @@ const (
 	callLeft // its caller no longer waits
 )
 
-// maxArgs is enough for the arguments of every script.
-const maxArgs = 12
-
 func newCall() *call {
 	timer := time.NewTimer(time.Hour)
 	timer.Stop()
 	return &call{
-		args:  make([]any, 0, maxArgs),
 		done:  make(chan struct{}, 1),
 		gone:  make(chan struct{}),
 		timer: timer,
@@ -206,8 +220,7 @@ func newCall() *call {
 
 func (c *call) reset() {
 	c.timer.Stop()
-	clear(c.args)
-	c.script, c.ctx, c.cmd, c.reply, c.err = nil, nil, sendOnceInts{}, reply{}, nil
+	c.script, c.args, c.sent, c.reply, c.err = nil, nil, nil, reply{}, nil
 	c.state.Store(callWaiting)
 }
 
@@ -230,36 +243,44 @@ func (c *call) finish() {
 
 // run sends the command and reads its answer. Nothing is sent a second time but a script that Redis said it does not know.
 func (c *call) run(rdb redis.UniversalClient) {
+	c.err = errUnfinished
 	defer func() {
 		if p := recover(); p != nil {
 			c.err = unavailable(fmt.Errorf("panic in the redis client: %v", p))
 		}
 	}()
 	if c.script == nil {
-		if err := rdb.Process(c.ctx, &sendOnceCmd{redis.NewCmd(c.ctx, c.args...)}); err != nil {
-			c.err = unavailable(err)
-		}
+		c.err = answered(rdb.Process(&c.sent.ctx, &sendOnceCmd{redis.NewCmd(&c.sent.ctx, c.args...)}))
 		return
 	}
-	err := c.process(rdb)
+	cmd := &c.sent.cmd
+	cmd.IntSliceCmd = redis.NewIntSliceCmd(&c.sent.ctx, c.args...)
+	err := rdb.Process(&c.sent.ctx, cmd)
 	if err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") && c.state.Load() != callLeft {
-		c.args[0], c.args[1] = "eval", *c.script.source
-		err = c.process(rdb)
+		inFull := append([]any{"eval", *c.script.source}, c.args[2:]...)
+		cmd = &sendOnceInts{redis.NewIntSliceCmd(&c.sent.ctx, inFull...)}
+		err = rdb.Process(&c.sent.ctx, cmd)
 	}
-	switch integers := c.cmd.Val(); {
+	switch integers := cmd.Val(); {
 	case err != nil:
-		c.err = unavailable(err)
+		c.err = answered(err)
 	case len(integers) != c.script.fields:
 		c.err = unavailable(fmt.Errorf("%s: %d integers in the reply, not %d", c.script.name, len(integers), c.script.fields))
 	default:
 		copy(c.reply[:], integers)
+		c.err = nil
 	}
 }
 
-// process sends the arguments as a script call.
-func (c *call) process(rdb redis.UniversalClient) error {
-	c.cmd.IntSliceCmd = redis.NewIntSliceCmd(c.ctx, c.args...)
-	return rdb.Process(c.ctx, &c.cmd)
+// errUnfinished is the error of a call whose goroutine a hook of the redis client ended.
+var errUnfinished = unavailable(errors.New("the redis client ended the call without an answer"))
+
+// answered is what a call ends with whose command ended with err.
+func answered(err error) error {
+	if err == nil {
+		return nil
+	}
+	return unavailable(err)
 }
 
 // sendOnceInts is a command answered by integers which go-redis sends at most once: by itself it sends a command up to four

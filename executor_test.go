@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math"
 	"net"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -522,5 +523,135 @@ func asText(arg any) string {
 		return strconv.FormatInt(v, 10)
 	default:
 		panic("an argument of another type")
+	}
+}
+
+// A hook that returns before the command has ended, as a circuit breaker may, takes nothing from other callers.
+func TestHookThatReturnsEarly(t *testing.T) {
+	t.Parallel()
+	srv := rationtest.New(t)
+	rdb := srv.NewRedis(t)
+	var pending sync.WaitGroup
+	first := make(chan struct{})
+	rdb.AddHook(earlyHook{&pending, first})
+	client, err := ration.New(rdb, ration.WithTimeout(10*time.Second))
+	require.NoError(t, err)
+	t.Cleanup(client.Close)
+	limiter, err := client.Limiter("search", ration.FixedWindow{Limit: 100, Window: time.Minute})
+	require.NoError(t, err)
+	_, err = limiter.AllowN(context.WithValue(t.Context(), contextKey{}, "early"), "alice", 1)
+	require.ErrorIs(t, err, ration.ErrUnavailable)
+	d, err := limiter.AllowN(t.Context(), "bob", 10)
+	require.NoError(t, err)
+	require.EqualValues(t, 90, d.Remaining)
+	close(first)
+	pending.Wait()
+	for key, remaining := range map[string]int64{"alice": 99, "bob": 90} {
+		d, err := limiter.Peek(t.Context(), key)
+		require.NoError(t, err)
+		require.Equal(t, remaining, d.Remaining, key)
+	}
+}
+
+// earlyHook lets commands whose context says so wait, and returns at once.
+type earlyHook struct {
+	pending *sync.WaitGroup
+	open    chan struct{}
+}
+
+func (earlyHook) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (h earlyHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if ctx.Value(contextKey{}) != "early" {
+			return next(ctx, cmd)
+		}
+		h.pending.Go(func() {
+			<-h.open
+			for {
+				err := next(ctx, cmd)
+				if err == nil || !redis.HasErrorPrefix(err, "NOSCRIPT") {
+					return
+				}
+			}
+		})
+		return errors.New("too slow")
+	}
+}
+
+func (earlyHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+// A hook that ends the goroutine it runs in leaves no place taken, and no answer made up.
+func TestGoexitInTheRedisClient(t *testing.T) {
+	t.Parallel()
+	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
+	t.Cleanup(func() { _ = rdb.Close() })
+	rdb.AddHook(hook(func(context.Context, redis.Cmder) error { runtime.Goexit(); return nil }))
+	client, err := ration.New(rdb, ration.WithTimeout(10*time.Second), ration.WithMaxInFlight(1))
+	require.NoError(t, err)
+	t.Cleanup(client.Close)
+	limiter, err := client.Limiter("search", ration.FixedWindow{Limit: 5, Window: time.Minute})
+	require.NoError(t, err)
+	for range 3 {
+		_, err = limiter.Allow(t.Context(), "key")
+		require.ErrorIs(t, err, ration.ErrUnavailable)
+		require.NotErrorIs(t, err, ration.ErrTimeout)
+	}
+}
+
+// oddContext is done and does not say why.
+type oddContext struct{ context.Context }
+
+func (oddContext) Done() <-chan struct{} {
+	done := make(chan struct{})
+	close(done)
+	return done
+}
+
+func TestOddContext(t *testing.T) {
+	t.Parallel()
+	b := newBlocker(t, granted)
+	f := newFakeRedis(t, map[string]server.Cmd{"EVALSHA": b.handle})
+	_, limiter := f.limiter(t, ration.WithTimeout(10*time.Second))
+	_, err := limiter.Allow(oddContext{t.Context()}, "key")
+	require.ErrorIs(t, err, context.Canceled)
+}
+
+// A key that something else wrote to gives an error, not a panic and not an impossible answer.
+func TestDamagedKeys(t *testing.T) {
+	t.Parallel()
+	srv := rationtest.New(t)
+	rdb := srv.NewRedis(t)
+	now := strconv.FormatInt(srv.Now().UnixMicro(), 10)
+	bucket, err := srv.Client.Limiter("bucket", ration.TokenBucket{Rate: ration.PerSecond(10), Burst: 5})
+	require.NoError(t, err)
+	window, err := srv.Client.Limiter("window", ration.FixedWindow{Limit: 5, Window: time.Minute})
+	require.NoError(t, err)
+	for i, damage := range [][]any{
+		{"l", "0", "p", "1000000", "t", now, "n", "1", "d", "100000"},
+		{"l", "0", "p", "-1000000", "t", now, "n", "1", "d", "100000"},
+		{"l", "-4611686018427387904", "p", "0", "t", now, "n", "1", "d", "100000"},
+		{"l", "-1", "p", "0", "t", now, "n", "1", "d", "100000"},
+		{"l", "1"},
+		{"l", "x", "p", "0", "t", now, "n", "1", "d", "100000"},
+	} {
+		key := strconv.Itoa(i)
+		require.NoError(t, rdb.HSet(t.Context(), bucket.StoredKey(key), damage...).Err())
+		_, err = bucket.Peek(t.Context(), key)
+		require.ErrorIs(t, err, ration.ErrUnavailable, "%v", damage)
+		_, err = bucket.Allow(t.Context(), key)
+		require.ErrorIs(t, err, ration.ErrUnavailable, "%v", damage)
+		require.NoError(t, bucket.Reset(t.Context(), key))
+		d, err := bucket.Allow(t.Context(), key)
+		require.NoError(t, err)
+		require.True(t, d.Allowed)
+	}
+	for i, damage := range []string{"-5", "x"} {
+		key := strconv.Itoa(i)
+		require.NoError(t, rdb.Set(t.Context(), window.StoredKey(key), damage, time.Minute).Err())
+		_, err = window.Peek(t.Context(), key)
+		require.ErrorIs(t, err, ration.ErrUnavailable, damage)
 	}
 }

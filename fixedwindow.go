@@ -15,7 +15,8 @@ import (
 // nothing but RestartOnDeny makes an open window longer. Times are whole milliseconds of the server's clock.
 //
 // A changed plan keeps what was counted in the open window; its end moves nearer where the new window is shorter, and
-// never further away.
+// never further away. So one key should not be decided under windows of different lengths in turn: the shorter one would
+// end the longer one early, each time.
 //
 // The zero value is refused. Stored: one integer per key, which expires with its window.
 type FixedWindow struct {
@@ -118,6 +119,10 @@ func (p FixedWindow) prepare() (*preparedPlan, error) {
 		argsUpTo:  args(modeUpTo),
 		algorithm: p,
 	}, nil
+}
+
+func (p FixedWindow) plausible(r reply) bool {
+	return 0 <= r[1] && r[1] <= p.Limit && 0 <= r[2] && r[2] <= p.Window.Milliseconds()
 }
 
 func (p FixedWindow) outcome(r reply, _ int64) outcome {

@@ -67,6 +67,9 @@ func (l *Limiter) Peek(ctx context.Context, key string) (Decision, error) {
 		return Decision{}, l.named(err)
 	}
 	r, err := l.executor.call(ctx, l.config.timeout, plan.peek, l.keys.stored(key), nil, plan.args)
+	if err == nil {
+		err = plan.check(r, 0)
+	}
 	if err != nil {
 		return Decision{}, l.named(err)
 	}
@@ -138,6 +141,9 @@ func (l *Limiter) planOf(r Request) (*preparedPlan, error) {
 func (l *Limiter) take(ctx context.Context, key string, plan *preparedPlan, args []any, cost, count int64) (Decision, error) {
 	lead := [2]int64{cost, count}
 	r, err := l.executor.call(ctx, l.config.timeout, plan.take, l.keys.stored(key), lead[:], args)
+	if err == nil {
+		err = plan.check(r, count)
+	}
 	if err != nil {
 		return Decision{}, l.named(err)
 	}

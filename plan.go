@@ -33,7 +33,11 @@ type preparedPlan struct {
 
 // algorithm is what differs between plans besides their numbers and scripts.
 type algorithm interface {
-	// outcome derives an answer from a reply of the plan's scripts, to requests of `cost` units each.
+	// plausible says whether the numbers of a reply behind the first can be; those of a key that something else wrote
+	// to need not.
+	plausible(r reply) bool
+
+	// outcome derives an answer from a plausible reply of the plan's scripts, to requests of `cost` units each.
 	outcome(r reply, cost int64) outcome
 
 	// newTwin makes the plan's double in this process, for one key.
@@ -49,6 +53,14 @@ type outcome struct {
 	remaining  int64
 	retryAfter time.Duration // until a request of the same cost passes; meaningful if one was denied
 	resetAfter time.Duration
+}
+
+// check refuses a reply, to `count` requests, that cannot be.
+func (p *preparedPlan) check(r reply, count int64) error {
+	if r[0] < 0 || r[0] > count || !p.plausible(r) {
+		return unavailable(fmt.Errorf("the key holds what no %s can have left: the reply is %d", p.text, r))
+	}
+	return nil
 }
 
 // taken is what a take script's reply means to requests of `cost` units each.

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math"
 	"math/big"
-	"sort"
 	"strconv"
 	"strings"
 	"time"
@@ -113,7 +112,14 @@ func (r perMicro) lower() perMicro {
 			return perMicro{below.num + steps*above.num, below.den + steps*above.den}
 		}
 		most := num / den
-		steps := int64(sort.Search(int(most), func(k int) bool { return !towards(int64(k) + 1).fits() }))
+		steps, tooMany := int64(0), most+1
+		for tooMany-steps > 1 {
+			if middle := steps + (tooMany-steps)/2; towards(middle).fits() {
+				steps = middle
+			} else {
+				tooMany = middle
+			}
+		}
 		below = towards(steps)
 		if steps < most || num%den == 0 {
 			return below
@@ -174,9 +180,10 @@ func parseSpan(s string) (time.Duration, bool) {
 	if s[0] < '0' || s[0] > '9' {
 		s = "1" + s
 	}
-	for word, unit := range map[string]string{"second": "s", "minute": "m", "hour": "h", "day": "d"} {
+	for _, word := range []string{"second", "minute", "hour", "day"} {
 		if number, found := strings.CutSuffix(s, word); found {
-			s = number + unit
+			s = number + word[:1]
+			break
 		}
 	}
 	if days, found := strings.CutSuffix(s, "d"); found {

@@ -22,4 +22,4 @@ var tokenBucketPeek = script{name: "tokenbucket_peek", source: &tokenBucketPeekS
 //go:embed scripts/tokenbucket_take.lua
 var tokenBucketTakeSource string
 
-var tokenBucketTake = script{name: "tokenbucket_take", source: &tokenBucketTakeSource, digest: "429909a8d07b42bb0472ab9b1d6d0d5698c02a14", fields: 4}
+var tokenBucketTake = script{name: "tokenbucket_take", source: &tokenBucketTakeSource, digest: "70de40731de91ee3e8a80a05d2a813f44beec91b", fields: 4}

@@ -17,7 +17,8 @@ import (
 // within Burst/Rate of the new clock at the latest.
 //
 // A changed plan keeps the level: the time until the change is credited at the old rate, up to the new Burst. The change
-// counts from the first request that is decided under the new plan, denied or not.
+// counts from the first request that is decided under the new plan, denied or not. A bucket that was full by then, and
+// forgotten, is full under the new plan.
 //
 // The zero value is refused. Stored: a hash per key, which expires when the bucket is full again.
 type TokenBucket struct {
@@ -103,6 +104,12 @@ func (a tokenBucketArithmetic) microsFor(tokens, part int64) int64 {
 		quotient++
 	}
 	return int64(quotient)
+}
+
+func (a tokenBucketArithmetic) plausible(r reply) bool {
+	tokens, part, ahead := r[1], r[2], r[3]
+	return 0 <= tokens && tokens <= a.burst && 0 <= part && part < a.rate.den && 0 <= ahead && ahead <= exactBound &&
+		(tokens < a.burst || part == 0)
 }
 
 func (a tokenBucketArithmetic) outcome(r reply, cost int64) outcome {

@@ -3,7 +3,7 @@
 -- ARGV:  cost tokens; count requests; burst tokens; n tokens; d us
 -- Reply: granted requests; remaining tokens; part 1/d tokens; ahead us
 -- Cost:  O(1)
--- Uses:  HMGET HSET PEXPIREAT PEXPIRETIME TIME
+-- Uses:  HMGET HSET PEXPIREAT PEXPIRETIME PTTL TIME
 
 -- whole(n): an integer as text with all its digits. A number handed to a command as it is may be written as 1e+15, or
 -- cut to 14 digits by tostring and "..".
@@ -94,8 +94,9 @@ end
 -- tokenBucketCharge: takes `units` off the level that tokenBucketLook said, and stores it when it has to be: something
 -- was taken, the rate is another one, or the clock stepped back too far. Answers the tokens left and how far their
 -- moment is ahead of the clock.
--- Expiry: when the bucket is full again, rounded up; a key that would go before (by a plan with less to fill, or by a
--- hand that took its expiry away) is given that, even when nothing else is written: it would come back full too soon.
+-- Expiry: when the bucket is full again, rounded up, and never before what is set: a plan with less to fill must not
+-- let the key go while another plan of the same key has tokens to earn. A key that would go too soon (by such a plan,
+-- or by a hand that took its expiry away) is mended even when nothing else is written.
 -- It is a moment and not a lifetime, which Redis would count from a clock read before TIME.
 local function tokenBucketCharge(key, a, now, units, tokens, part, at, state)
   tokens = tokens - units
@@ -114,7 +115,10 @@ local function tokenBucketCharge(key, a, now, units, tokens, part, at, state)
   elseif state == 0 or redis.call('PEXPIRETIME', key) >= math.floor((now + full) / 1000) then
     return tokens, ahead
   end
-  redis.call('PEXPIREAT', key, whole(math.max(math.ceil((now + full) / 1000), math.floor(now / 1000) + 1)))
+  local moment = math.max(math.ceil((now + full) / 1000), math.floor(now / 1000) + 1)
+  if state == 0 or redis.call('PEXPIREAT', key, whole(moment), 'GT') == 0 and redis.call('PTTL', key) == -1 then
+    redis.call('PEXPIREAT', key, whole(moment))
+  end
   return tokens, ahead
 end
 local cost, count, now = tonumber(ARGV[1]), tonumber(ARGV[2]), nowMicros()

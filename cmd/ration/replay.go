@@ -96,7 +96,7 @@ func runReplay(c *cobra.Command, path string, flags replayFlags) error {
 	if path == "-" {
 		name = "standard input"
 	}
-	traffic, err := readLog(c.InOrStdin(), path, by)
+	traffic, err := readLog(c.Context(), c.InOrStdin(), path, by)
 	if err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
@@ -117,7 +117,7 @@ func runReplay(c *cobra.Command, path string, flags replayFlags) error {
 	return err
 }
 
-func readLog(in io.Reader, path string, by replay.By) (*replay.Traffic, error) {
+func readLog(ctx context.Context, in io.Reader, path string, by replay.By) (*replay.Traffic, error) {
 	if path != "-" {
 		file, err := os.Open(path)
 		if err != nil {
@@ -126,7 +126,7 @@ func readLog(in io.Reader, path string, by replay.By) (*replay.Traffic, error) {
 		defer func() { _ = file.Close() }()
 		in = file
 	}
-	lines, err := accesslog.NewReader(in)
+	lines, err := accesslog.NewReader(interruptible{ctx, in})
 	if err != nil {
 		return nil, err
 	}
@@ -141,6 +141,19 @@ func readLog(in io.Reader, path string, by replay.By) (*replay.Traffic, error) {
 		return nil, fmt.Errorf("no line is in the common or the combined format; line %d: %w", first.Number, first.Err)
 	}
 	return traffic, nil
+}
+
+// interruptible reads until a context ends.
+type interruptible struct {
+	ctx context.Context
+	io.Reader
+}
+
+func (r interruptible) Read(p []byte) (int, error) {
+	if err := r.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return r.Reader.Read(p)
 }
 
 // decideAll decides the traffic under one plan after the other, with a progress bar where errOut is a terminal.

@@ -234,3 +234,22 @@ func TestReplayRealLog(t *testing.T) {
 		Plan: "fixed-window 60/2h", Admitted: 9771, Denied: 228, Malformed: 1, Top: []keyJSON{},
 	}, window)
 }
+
+// A log without end is left when the command is interrupted.
+func TestReplayOfEndlessLogInterrupted(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	reads := 0
+	endless := readerFunc(func(p []byte) (int, error) {
+		if reads++; reads == 100 {
+			cancel()
+		}
+		return copy(p, strings.Repeat("x", len(p))), nil
+	})
+	got := command(ctx, endless, "replay", "-", "--plan", "fixed-window 1/1m")
+	require.Equal(t, ended{1, "", "ration: interrupted\n"}, got)
+}
+
+type readerFunc func(p []byte) (int, error)
+
+func (f readerFunc) Read(p []byte) (int, error) { return f(p) }

@@ -275,6 +275,11 @@ func changes() []scenario {
 			allow(0, 2, 0), denyUnder(bucket(per(1, s), 10), 1*s, 5, 1, 4*s),
 			denyUnder(bucket(per(1, s), 10), 5*s-us, 5, 4, us), allowUnder(bucket(per(1, s), 10), 5*s, 5, 0),
 		}},
+		{"a smaller burst does not let the key go", bucket(per(1, s), 1000), []step{
+			allow(0, 1000, 0),
+			allowUnder(bucket(per(1, s), 5), 1*s, 1, 0), expires(1*s, 999_000, 999_001),
+			deny(6100*ms, 1000, 5, 994_900*ms), allow(7*s, 1, 5),
+		}},
 		{"lowered burst", bucket(per(1, s), 10), []step{
 			allow(0, 1, 9), allowUnder(bucket(per(1, s), 2), 0, 1, 1), allow(0, 1, 0),
 		}},

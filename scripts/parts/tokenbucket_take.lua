@@ -3,7 +3,7 @@
 -- ARGV:  cost tokens; count requests; burst tokens; n tokens; d us
 -- Reply: granted requests; remaining tokens; part 1/d tokens; ahead us
 -- Cost:  O(1)
--- Uses:  HMGET HSET PEXPIREAT PEXPIRETIME TIME
+-- Uses:  HMGET HSET PEXPIREAT PEXPIRETIME PTTL TIME
 --@ whole
 --@ now
 --@ fit
