@@ -241,7 +241,8 @@ func TestReplayOfEndlessLogInterrupted(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	reads := 0
 	endless := readerFunc(func(p []byte) (int, error) {
-		if reads++; reads == 100 {
+		reads++
+		if reads == 100 {
 			cancel()
 		}
 		return copy(p, strings.Repeat("x", len(p))), nil
