@@ -155,7 +155,7 @@ func TestDemoDecidesNothing(t *testing.T) {
 	})
 	got := command(t.Context(), nil, "demo", "--redis", "redis://"+redis.Addr(), "--duration", "100ms")
 	require.Equal(t, 1, got.status)
-	require.Equal(t, "ration: no request was decided: redis unavailable: NOPERM no scripts for you\n", got.err)
+	require.Equal(t, "ration: no request was decided: limiter \"demo\": redis unavailable: NOPERM no scripts for you\n", got.err)
 }
 
 // Errors have a column if there are any.
@@ -181,7 +181,7 @@ func TestDemoErrors(t *testing.T) {
 	errs := strconv.Itoa(offered / 3)
 	require.Equal(t, errs, all[3])
 	require.Contains(t, strings.Join(strings.Fields(got.out), " "),
-		errs+" requests got no decision, the last because: redis unavailable: OOM no memory")
+		errs+" requests got no decision, the last because: limiter \"demo\": redis unavailable: OOM no memory")
 	require.Regexp(t, `1s: `+all[0]+` offered, \d+ admitted, \d+ denied, `+errs+` errors\n`, got.out)
 	requireColumns(t, 80, got.out)
 }

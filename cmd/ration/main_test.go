@@ -45,7 +45,7 @@ func TestMistakes(t *testing.T) {
 			"  token-bucket x/s burst 5\n" +
 			"               ^\n"},
 		{"a word of the second plan", []string{"replay", log, "--plan", "fixed-window 1/1m", "--plan", "fixed-window 60/2w"}, "" +
-			"ration: --plan: want a span of time, such as s, 10m, 1.5h or 2d\n" +
+			"ration: --plan: want a span of time, such as s, 10m, 1.5h or 2d (m is a minute)\n" +
 			"  fixed-window 60/2w\n" +
 			"                  ^^\n"},
 		{"the end of a plan", []string{"replay", log, "--plan", "token-bucket 1/s"}, "" +
