@@ -303,6 +303,29 @@ func TestMaxInFlight(t *testing.T) {
 	require.NoError(t, b.hold(t, client, 1)()[0], "places are free again")
 }
 
+// Close does not leave callers waiting for a place that none will take.
+func TestCloseEndsTheWaitForAPlace(t *testing.T) {
+	t.Parallel()
+	b := newBlocker(t, granted)
+	f := newFakeRedis(t, map[string]server.Cmd{"EVALSHA": b.handle})
+	client, limiter := f.limiter(t, ration.WithMaxInFlight(1), ration.WithTimeout(time.Minute))
+	answers := b.hold(t, client, 1)
+	waiting := make(chan error, 1)
+	go func() {
+		_, err := limiter.Allow(context.Background(), "key")
+		waiting <- err
+	}()
+	closed := make(chan struct{})
+	go func() {
+		client.Close()
+		close(closed)
+	}()
+	require.ErrorIs(t, <-waiting, ration.ErrClosed)
+	b.open()
+	<-closed
+	require.NoError(t, answers()[0])
+}
+
 // Callers who left before their command got a connection did not send it.
 func TestNotSentAfterTheCallerLeft(t *testing.T) {
 	t.Parallel()

@@ -23,6 +23,8 @@ func drawBucket(t *rapid.T) ration.TokenBucket {
 			Units: rapid.SampledFrom([]int64{1, 2, 3, 7, 10, 11, 60, 100, 1000, 2000, 999_983}).Draw(t, "units"),
 			Per: rapid.SampledFrom([]time.Duration{
 				1500 * time.Nanosecond, time.Millisecond, time.Second, 1500 * time.Millisecond, 7 * time.Second, time.Minute, 24 * time.Hour,
+				// Denominators whose product is far beyond 2^53, when one rate changes to the other.
+				86_399_999_999 * time.Microsecond, 7 * 24 * time.Hour,
 			}).Draw(t, "per"),
 		}
 	}).Filter(func(r ration.Rate) bool {
