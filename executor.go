@@ -250,7 +250,9 @@ func (c *call) run(rdb redis.UniversalClient) {
 		}
 	}()
 	if c.script == nil {
-		c.err = answered(rdb.Process(&c.sent.ctx, &sendOnceCmd{redis.NewCmd(&c.sent.ctx, c.args...)}))
+		if c.err = rdb.Process(&c.sent.ctx, &sendOnceCmd{redis.NewCmd(&c.sent.ctx, c.args...)}); c.err != nil {
+			c.err = unavailable(c.err)
+		}
 		return
 	}
 	cmd := &c.sent.cmd
@@ -261,27 +263,22 @@ func (c *call) run(rdb redis.UniversalClient) {
 		cmd = &sendOnceInts{redis.NewIntSliceCmd(&c.sent.ctx, inFull...)}
 		err = rdb.Process(&c.sent.ctx, cmd)
 	}
-	switch integers := cmd.Val(); {
-	case err != nil:
-		c.err = answered(err)
-	case len(integers) != c.script.fields:
-		c.err = unavailable(fmt.Errorf("%s: %d integers in the reply, not %d", c.script.name, len(integers), c.script.fields))
-	default:
-		copy(c.reply[:], integers)
-		c.err = nil
+	if err != nil {
+		// The answer is not looked at: a hook that returned early may still be writing it.
+		c.err = unavailable(err)
+		return
 	}
+	integers := cmd.Val()
+	if len(integers) != c.script.fields {
+		c.err = unavailable(fmt.Errorf("%s: %d integers in the reply, not %d", c.script.name, len(integers), c.script.fields))
+		return
+	}
+	copy(c.reply[:], integers)
+	c.err = nil
 }
 
 // errUnfinished is the error of a call whose goroutine a hook of the redis client ended.
 var errUnfinished = unavailable(errors.New("the redis client ended the call without an answer"))
-
-// answered is what a call ends with whose command ended with err.
-func answered(err error) error {
-	if err == nil {
-		return nil
-	}
-	return unavailable(err)
-}
 
 // sendOnceInts is a command answered by integers which go-redis sends at most once: by itself it sends a command up to four
 // times on one call, and each would charge.
