@@ -104,7 +104,7 @@ func (c *Client) bind(name string, plan *preparedPlan, config limiterConfig) *Li
 		name:     name,
 		plan:     plan,
 		config:   config,
-		keys:     newKeySpace(c.prefix, name, plan.kind),
+		keys:     newKeySpace(c.prefix, name),
 		executor: c.executor,
 	}
 }

@@ -67,19 +67,13 @@ func (b *twinBackend) StepsBack() bool              { return true }
 
 func (b *twinBackend) Limiter(t *testing.T, _ string, plan ration.Plan) conformance.Limiter {
 	t.Helper()
-	limit := map[bool]func() int64{
-		true:  func() int64 { return plan.(ration.FixedWindow).Limit },
-		false: func() int64 { return plan.(ration.TokenBucket).Burst },
-	}
-	_, isWindow := plan.(ration.FixedWindow)
-	return &twinLimiter{t: t, backend: b, plan: plan, limit: limit[isWindow](), twins: make(map[string]*ration.Twin)}
+	return &twinLimiter{t: t, backend: b, plan: plan, twins: make(map[string]*ration.Twin)}
 }
 
 type twinLimiter struct {
 	t       *testing.T
 	backend *twinBackend
 	plan    ration.Plan
-	limit   int64
 	twins   map[string]*ration.Twin
 }
 
@@ -96,7 +90,7 @@ func (l *twinLimiter) Take(_ context.Context, r ration.Request) (ration.Decision
 	switch {
 	case r.Cost < 0:
 		return ration.Decision{}, ration.ErrInvalidCost
-	case r.Cost > l.limit:
+	case r.Cost > l.twin(r.Key).Limit():
 		return ration.Decision{}, ration.ErrCostExceedsLimit
 	}
 	d, _ := l.twin(r.Key).TakeAt(l.backend.now.UnixMicro(), r.Cost, 1, false)
@@ -104,7 +98,7 @@ func (l *twinLimiter) Take(_ context.Context, r ration.Request) (ration.Decision
 }
 
 func (l *twinLimiter) AllowUpTo(_ context.Context, key string, n int64) (ration.Decision, error) {
-	cost, count := int64(1), min(n, l.limit)
+	cost, count := int64(1), min(n, l.twin(key).Limit())
 	if n == 0 {
 		cost, count = 0, 1
 	}

@@ -25,51 +25,42 @@ type executor struct {
 }
 
 func newExecutor(rdb redis.UniversalClient, maxInFlight int) *executor {
-	return &executor{
+	e := &executor{
 		rdb:    rdb,
 		places: make(chan struct{}, maxInFlight),
 		closed: make(chan struct{}),
-		calls:  sync.Pool{New: func() any { return newCall() }},
 	}
+	e.calls.New = func() any { return newCall(e) }
+	return e
 }
 
 // call runs a script on a key: EVALSHA, and once more as EVAL where Redis does not know the script. The arguments are
-// numbers that differ from call to call, then the plan's.
+// those that differ from call to call, then the plan's.
 func (e *executor) call(
-	ctx context.Context, timeout time.Duration, s *script, key string, numbers []int64, args []any,
+	ctx context.Context, timeout time.Duration, s *script, key string, lead, args []any,
 ) (reply, error) {
-	c := e.calls.Get().(*call)
-	c.script = s
-	c.sent = &sent{}
-	c.args = append(c.sent.room[:0], "evalsha", s.digest, "1", key)
-	for _, n := range numbers {
-		c.args = append(c.args, n)
-	}
-	c.args = append(c.args, args...)
-	return e.do(ctx, timeout, c)
+	return e.do(ctx, timeout, s, newCommand(s, key, lead, args))
 }
 
 // delete deletes a key.
 func (e *executor) delete(ctx context.Context, timeout time.Duration, key string) error {
-	c := e.calls.Get().(*call)
-	c.sent, c.args = &sent{}, []any{"del", key}
-	_, err := e.do(ctx, timeout, c)
+	_, err := e.do(ctx, timeout, nil, newPlainCommand("del", key))
 	return err
 }
 
 // ping asks for a sign of life.
 func (e *executor) ping(ctx context.Context, timeout time.Duration) error {
-	c := e.calls.Get().(*call)
-	c.sent, c.args = &sent{}, []any{"ping"}
-	_, err := e.do(ctx, timeout, c)
+	_, err := e.do(ctx, timeout, nil, newPlainCommand("ping"))
 	return err
 }
 
-// do starts a call and waits for its answer, for the timeout and for ctx. It disposes of the call.
-func (e *executor) do(ctx context.Context, timeout time.Duration, c *call) (reply, error) {
+// do starts a command, of a script or a plain one, and waits for its answer, for the timeout and for ctx.
+func (e *executor) do(ctx context.Context, timeout time.Duration, s *script, cmd command) (reply, error) {
 	if ctx == nil {
 		ctx = context.Background()
 	}
+	c := e.calls.Get().(*call)
+	c.script, c.command = s, cmd
 	if err := ctx.Err(); err != nil {
 		return reply{}, e.recycle(c, err)
 	}
@@ -88,7 +79,7 @@ func (e *executor) do(ctx context.Context, timeout time.Duration, c *call) (repl
 			return reply{}, e.recycle(c, ErrClosed)
 		}
 	}
-	c.sent.ctx = callContext{Context: ctx, gone: c.gone}
+	*cmd.context() = callContext{Context: ctx, gone: c.gone}
 	if !e.start(c) {
 		<-e.places
 		return reply{}, e.recycle(c, ErrClosed)
@@ -122,7 +113,7 @@ func (e *executor) start(c *call) bool {
 		return false
 	}
 	e.running.Add(1)
-	go e.run(c)
+	go c.work()
 	return true
 }
 
@@ -180,25 +171,17 @@ func (e *executor) close(grace time.Duration) {
 // call is one command on its way. While it runs it belongs to the goroutine that runs it; then to its caller, if that still
 // waits, who returns it to the pool.
 type call struct {
-	script *script // nil: a plain command that answers with one integer or a status
-	args   []any
-	sent   *sent
+	script  *script // nil: a plain command
+	command command
 
 	reply reply
 	err   error
 
 	state atomic.Int32
+	work  func()        // runs the call in the executor
 	done  chan struct{} // receives once, when the call has finished and its caller waits
 	gone  chan struct{} // closed when the caller no longer waits; the call is then not used again
 	timer *time.Timer
-}
-
-// sent is the part of a call that the redis client is given. It is never used again: hooks of the redis client may keep a
-// command, or go on with it after they have returned.
-type sent struct {
-	ctx  callContext
-	cmd  sendOnceInts // of a script
-	room [9]any       // for the arguments of every script so far
 }
 
 // The states of a call.
@@ -208,19 +191,21 @@ const (
 	callLeft // its caller no longer waits
 )
 
-func newCall() *call {
+func newCall(e *executor) *call {
 	timer := time.NewTimer(time.Hour)
 	timer.Stop()
-	return &call{
+	c := &call{
 		done:  make(chan struct{}, 1),
 		gone:  make(chan struct{}),
 		timer: timer,
 	}
+	c.work = func() { e.run(c) }
+	return c
 }
 
 func (c *call) reset() {
 	c.timer.Stop()
-	c.script, c.args, c.sent, c.reply, c.err = nil, nil, nil, reply{}, nil
+	c.script, c.command, c.reply, c.err = nil, nil, reply{}, nil
 	c.state.Store(callWaiting)
 }
 
@@ -249,70 +234,23 @@ func (c *call) run(rdb redis.UniversalClient) {
 			c.err = unavailable(fmt.Errorf("panic in the redis client: %v", p))
 		}
 	}()
-	if c.script == nil {
-		if c.err = rdb.Process(&c.sent.ctx, &sendOnceCmd{redis.NewCmd(&c.sent.ctx, c.args...)}); c.err != nil {
-			c.err = unavailable(c.err)
-		}
-		return
-	}
-	cmd := &c.sent.cmd
-	cmd.IntSliceCmd = redis.NewIntSliceCmd(&c.sent.ctx, c.args...)
-	err := rdb.Process(&c.sent.ctx, cmd)
-	if err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") && c.state.Load() != callLeft {
-		inFull := append([]any{"eval", *c.script.source}, c.args[2:]...)
-		cmd = &sendOnceInts{redis.NewIntSliceCmd(&c.sent.ctx, inFull...)}
-		err = rdb.Process(&c.sent.ctx, cmd)
+	cmd := c.command
+	err := rdb.Process(cmd.context(), cmd)
+	if err != nil && c.script != nil && redis.HasErrorPrefix(err, "NOSCRIPT") && c.state.Load() != callLeft {
+		cmd = inFull(cmd, c.script)
+		err = rdb.Process(cmd.context(), cmd)
 	}
 	if err != nil {
 		// The answer is not looked at: a hook that returned early may still be writing it.
 		c.err = unavailable(err)
 		return
 	}
-	integers := cmd.Val()
-	if len(integers) != c.script.fields {
-		c.err = unavailable(fmt.Errorf("%s: %d integers in the reply, not %d", c.script.name, len(integers), c.script.fields))
+	if n := cmd.read(&c.reply); c.script != nil && n != c.script.fields {
+		c.err = unavailable(fmt.Errorf("%s: %d integers in the reply, not %d", c.script.name, n, c.script.fields))
 		return
 	}
-	copy(c.reply[:], integers)
 	c.err = nil
 }
 
 // errUnfinished is the error of a call whose goroutine a hook of the redis client ended.
 var errUnfinished = unavailable(errors.New("the redis client ended the call without an answer"))
-
-// sendOnceInts is a command answered by integers which go-redis sends at most once: by itself it sends a command up to four
-// times on one call, and each would charge.
-type sendOnceInts struct{ *redis.IntSliceCmd }
-
-func (*sendOnceInts) NoRetry() bool { return true }
-
-func (c *sendOnceInts) Clone() redis.Cmder {
-	return &sendOnceInts{c.IntSliceCmd.Clone().(*redis.IntSliceCmd)}
-}
-
-// sendOnceCmd is a command with any answer which go-redis sends at most once.
-type sendOnceCmd struct{ *redis.Cmd }
-
-func (*sendOnceCmd) NoRetry() bool { return true }
-
-func (c *sendOnceCmd) Clone() redis.Cmder { return &sendOnceCmd{c.Cmd.Clone().(*redis.Cmd)} }
-
-// callContext carries the values of the caller's context to the redis client (tracing reads them), but not its deadline,
-// which might close the connection. It is done when the caller no longer waits: what has not been sent by then is not sent.
-type callContext struct {
-	context.Context
-	gone <-chan struct{}
-}
-
-func (*callContext) Deadline() (deadline time.Time, ok bool) { return time.Time{}, false }
-
-func (c *callContext) Done() <-chan struct{} { return c.gone }
-
-func (c *callContext) Err() error {
-	select {
-	case <-c.gone:
-		return context.Canceled
-	default:
-		return nil
-	}
-}

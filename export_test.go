@@ -26,6 +26,9 @@ func (t *Twin) TakeAt(nowMicros, cost, count int64, upTo bool) (Decision, [4]int
 	return t.prepared.taken(r, cost), r
 }
 
+// Limit is the greatest cost that the plan can admit.
+func (t *Twin) Limit() int64 { return t.prepared.limit }
+
 // PeekAt decides as Limiter.Peek does.
 func (t *Twin) PeekAt(nowMicros int64) Decision {
 	return t.prepared.peeked(t.twin.peekAt(nowMicros))
@@ -35,7 +38,7 @@ func (t *Twin) PeekAt(nowMicros int64) Decision {
 func Slot(key string) uint16 { return slot(key) }
 
 // StoredKey is where a limiter keeps the state of a key.
-func (l *Limiter) StoredKey(key string) string { return l.keys.stored(key) }
+func (l *Limiter) StoredKey(key string) string { return l.keys.stored(l.plan, key) }
 
 // TakeCount decides `count` requests of `cost` units each under a plan, as the parts of the package that merge requests do.
 func (l *Limiter) TakeCount(ctx context.Context, key string, plan Plan, cost, count int64) (Decision, error) {
@@ -89,7 +92,10 @@ type Script struct {
 // Scripts are all scripts, by name.
 func Scripts() []Script {
 	var all []Script
-	for _, s := range []script{fixedWindowPeek, fixedWindowTake, tokenBucketPeek, tokenBucketTake} {
+	for _, s := range []script{
+		fixedWindowPeek, fixedWindowTake, gcraOne, gcraPeek, gcraTake, slidingLogPeek, slidingLogTake,
+		slidingWindowPeek, slidingWindowTake, tokenBucketPeek, tokenBucketTake,
+	} {
 		all = append(all, Script{s.name, *s.source, s.digest.(string), s.fields})
 	}
 	return all
@@ -101,8 +107,12 @@ func ScriptArguments(plan Plan, verb string) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	if verb == "peek" {
+	switch verb {
+	case "peek":
 		return len(prepared.args), nil
+	case "one":
+		return len([]string{"cost"}) + len(prepared.args), nil
+	default:
+		return len([]string{"cost", "count"}) + len(prepared.args), nil
 	}
-	return len([]string{"cost", "count"}) + len(prepared.args), nil
 }

@@ -1,7 +1,6 @@
 package ration
 
 import (
-	"fmt"
 	"strconv"
 	"time"
 )
@@ -48,7 +47,7 @@ const (
 
 // String is the plan as ParsePlan reads it: "fixed-window 60/2h", "fixed-window 60/1m aligned".
 func (p FixedWindow) String() string {
-	s := fixedWindowName + " " + strconv.FormatInt(p.Limit, 10) + "/" + formatSpan(p.Window)
+	s := formatWindow(fixedWindowName, p.Limit, p.Window)
 	if p.Aligned {
 		s += " " + fixedWindowAligned
 	}
@@ -76,23 +75,11 @@ func parseFixedWindow(p *planParser) Plan {
 }
 
 func (p FixedWindow) prepare() (*preparedPlan, error) {
-	refuse := func(field, format string, args ...any) (*preparedPlan, error) {
-		return nil, &PlanError{Plan: fixedWindowName, Field: field, Reason: fmt.Sprintf(format, args...)}
+	if err := checkWindow(fixedWindowName, p.Limit, exactBound, p.Window); err != nil {
+		return nil, err
 	}
-	const longest = exactBound * time.Microsecond / time.Millisecond * time.Millisecond
-	switch {
-	case p.Limit < 1:
-		return refuse("Limit", "is %d: must be at least 1", p.Limit)
-	case p.Limit > exactBound:
-		return refuse("Limit", "is %d: must be at most %d", p.Limit, int64(exactBound))
-	case p.Window < time.Millisecond:
-		return refuse("Window", "is %v: must be at least 1ms", p.Window)
-	case p.Window > longest:
-		return refuse("Window", "is %v: must be at most %v", p.Window, longest)
-	case p.Window%time.Millisecond != 0:
-		return refuse("Window", "is %v: must be whole milliseconds", p.Window)
-	case p.Aligned && p.RestartOnDeny:
-		return refuse("RestartOnDeny", "cannot be together with Aligned")
+	if p.Aligned && p.RestartOnDeny {
+		return nil, &PlanError{Plan: fixedWindowName, Field: "RestartOnDeny", Reason: "cannot be together with Aligned"}
 	}
 	mode, modeUpTo := fixedWindowOpensAtGrant, fixedWindowOpensAtGrant
 	switch {

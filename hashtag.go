@@ -105,27 +105,23 @@ var crc16Table = func() (table [256]uint16) {
 	return table
 }()
 
-// keySpace makes the stored keys of a limiter for one kind of plan: prefix:limiter:kind:key.
+// keySpace makes the stored keys of a limiter: prefix:limiter:kind:key.
 type keySpace struct {
-	wrapped string // up to the { of a key that is wrapped whole
-	tagged  string // up to a key that has a hash tag of its own
+	head string // up to the kind of the plan
 }
 
-func newKeySpace(prefix, limiter, kind string) keySpace {
-	head := prefix + ":" + limiter + ":" + kind
-	return keySpace{wrapped: head + "w:{", tagged: head + "t:"}
-}
+func newKeySpace(prefix, limiter string) keySpace { return keySpace{prefix + ":" + limiter + ":"} }
 
 // wrappedEscapes are the bytes that would end a wrapping, or be taken for one.
 var wrappedEscapes = strings.NewReplacer("%", "%25", "{", "%7B", "}", "%7D")
 
 // stored is where the state of a key lives. A key with a hash tag stays as it is and lives in the slot of its tag; any
 // other key is escaped and becomes its own hash tag. The two forms differ in a letter of the kind, so they never meet.
-func (s keySpace) stored(key string) string {
+func (s keySpace) stored(p *preparedPlan, key string) string {
 	if _, found := hashTag(key); found {
-		return s.tagged + key
+		return s.head + p.kind + "t" + p.numbers + ":" + key
 	}
-	return s.wrapped + wrappedEscapes.Replace(key) + "}"
+	return s.head + p.kind + "w" + p.numbers + ":{" + wrappedEscapes.Replace(key) + "}"
 }
 
 func checkKey(key string) error {

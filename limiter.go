@@ -66,7 +66,7 @@ func (l *Limiter) Peek(ctx context.Context, key string) (Decision, error) {
 	if err != nil {
 		return Decision{}, l.named(err)
 	}
-	r, err := l.executor.call(ctx, l.config.timeout, plan.peek, l.keys.stored(key), nil, plan.args)
+	r, err := l.executor.call(ctx, l.config.timeout, plan.peek, l.keys.stored(plan, key), nil, plan.args)
 	if err == nil {
 		err = plan.check(r, 0)
 	}
@@ -79,10 +79,11 @@ func (l *Limiter) Peek(ctx context.Context, key string) (Decision, error) {
 // Reset forgets what was counted for a key: its next request finds it as good as new. One round trip; deletes the key. The
 // errors are those of a decision.
 func (l *Limiter) Reset(ctx context.Context, key string) error {
-	if _, err := l.check(Request{Key: key}); err != nil {
+	plan, err := l.check(Request{Key: key})
+	if err != nil {
 		return l.named(err)
 	}
-	return l.named(l.executor.delete(ctx, l.config.timeout, l.keys.stored(key)))
+	return l.named(l.executor.delete(ctx, l.config.timeout, l.keys.stored(plan, key)))
 }
 
 // named adds the limiter's name to an error. The end of ctx is passed on as it is.
@@ -139,8 +140,11 @@ func (l *Limiter) planOf(r Request) (*preparedPlan, error) {
 
 // take decides `count` requests of `cost` units each, of which as many are granted as fit.
 func (l *Limiter) take(ctx context.Context, key string, plan *preparedPlan, args []any, cost, count int64) (Decision, error) {
-	lead := [2]int64{cost, count}
-	r, err := l.executor.call(ctx, l.config.timeout, plan.take, l.keys.stored(key), lead[:], args)
+	script, lead := plan.take, []any{plan.cost(cost), count}
+	if plan.one != nil && count == 1 {
+		script, lead = plan.one, lead[:1]
+	}
+	r, err := l.executor.call(ctx, l.config.timeout, script, l.keys.stored(plan, key), lead, args)
 	if err == nil {
 		err = plan.check(r, count)
 	}

@@ -2,13 +2,20 @@ package ration
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
 )
 
-// Plan is what is allowed: an algorithm with its numbers. It is one of this package's plain comparable structs,
-// [FixedWindow] or [TokenBucket], by value; nothing else is accepted.
+// Plan is what is allowed: an algorithm with its numbers. It is one of this package's plain comparable structs, by value;
+// nothing else is accepted. By what they are for:
+//
+//   - [FixedWindow]: the cheapest; a quota per calendar minute, hour or day; attempts to log in
+//   - [SlidingWindow]: as even as a window gets in constant memory
+//   - [SlidingLog]: a bound on any window, to the unit, for memory
+//   - [TokenBucket]: a steady rate with bursts, whose level survives a change of the plan
+//   - [GCRA]: the same admissions as TokenBucket, in the least time and memory
 type Plan interface {
 	// String is the plan as ParsePlan reads it: "token-bucket 100/s burst 20".
 	String() string
@@ -19,14 +26,18 @@ type Plan interface {
 
 // preparedPlan is a plan made ready for many decisions. It is immutable and shared.
 type preparedPlan struct {
-	plan  Plan
-	text  string // plan.String()
-	kind  string // of the stored key: algorithm and layout version, "tb1"
-	limit int64  // the greatest cost that can ever pass, units
+	plan    Plan
+	text    string // plan.String()
+	kind    string // of the stored key: algorithm and layout version, "tb1"
+	numbers string // in the stored key, of a plan whose state has a meaning only under its numbers
+	limit   int64  // the greatest cost that can ever pass, units
+	unit    int64  // what the scripts count a unit as
 
 	take, peek *script
+	one        *script // take for one request, where that has a script of its own
 	// args are the plan's numbers for the script, boxed once. argsUpTo are those where one request takes what fits.
 	args, argsUpTo []any
+	costOfOne      any // the script's cost of a request for one unit, boxed once
 
 	algorithm
 }
@@ -53,6 +64,14 @@ type outcome struct {
 	remaining  int64
 	retryAfter time.Duration // until a request of the same cost passes; meaningful if one was denied
 	resetAfter time.Duration
+}
+
+// cost is what a script is given for a cost of so many units.
+func (p *preparedPlan) cost(units int64) any {
+	if units == 1 {
+		return p.costOfOne
+	}
+	return units * p.unit
 }
 
 // check refuses a reply, to `count` requests, that cannot be.
@@ -106,17 +125,34 @@ type twin interface {
 	peekAt(nowMicros int64) reply
 }
 
+// isOurs says whether a plan is one of this package's, by value: a pointer may be nil or change, and a struct that embeds a
+// plan need not be comparable.
+func isOurs(plan Plan) bool {
+	switch plan.(type) {
+	case FixedWindow, SlidingWindow, SlidingLog, TokenBucket, GCRA:
+		return true
+	default:
+		return false
+	}
+}
+
 // prepare makes a plan ready, or says what is wrong with it.
 func prepare(plan Plan) (*preparedPlan, error) {
-	switch plan.(type) {
-	case FixedWindow, TokenBucket:
-		// By value only: a pointer may be nil or change, and a struct that embeds a plan need not be comparable.
-		return plan.prepare()
-	case nil:
+	switch {
+	case plan == nil:
 		return nil, &PlanError{Plan: "plan", Reason: "is nil"}
-	default:
+	case !isOurs(plan):
 		return nil, &PlanError{Plan: fmt.Sprintf("plan of type %T", plan), Reason: "is not one of this package's plans, by value"}
 	}
+	p, err := plan.prepare()
+	if err != nil {
+		return nil, err
+	}
+	if p.unit == 0 {
+		p.unit = 1
+	}
+	p.costOfOne = p.unit
+	return p, nil
 }
 
 // planCache keeps the prepared plans of the keys that have their own, so that a decision need not prepare one. A flood of
@@ -129,8 +165,7 @@ type planCache struct {
 const maxCachedPlans = 1024
 
 func (c *planCache) prepare(plan Plan) (*preparedPlan, error) {
-	switch plan.(type) {
-	case FixedWindow, TokenBucket: // comparable, so that the lookup cannot panic
+	if isOurs(plan) { // comparable, so that the lookup cannot panic
 		c.mu.RLock()
 		p := c.prepared[plan]
 		c.mu.RUnlock()
@@ -202,7 +237,7 @@ func splitWords(s string) []wordAt {
 }
 
 func (p *planParser) plan() Plan {
-	const kinds = "want fixed-window or token-bucket"
+	const kinds = "want fixed-window, sliding-window, sliding-log, token-bucket or gcra"
 	kind, ok := p.next(kinds)
 	if !ok {
 		return nil
@@ -211,8 +246,14 @@ func (p *planParser) plan() Plan {
 	switch kind.text {
 	case fixedWindowName:
 		plan = parseFixedWindow(p)
+	case slidingWindowName:
+		plan = parseSlidingWindow(p)
+	case slidingLogName:
+		plan = parseSlidingLog(p)
 	case tokenBucketName:
 		plan = parseTokenBucket(p)
+	case gcraName:
+		plan = parseGCRA(p)
 	default:
 		p.fail(kind, kinds)
 	}
@@ -247,6 +288,22 @@ func (p *planParser) quota() (units int64, span time.Duration) {
 		p.fail(wordAt{err.word, word.offset + err.offset}, err.reason)
 	}
 	return units, span
+}
+
+// rateAndBurst takes words such as 100/s burst 20 off.
+func (p *planParser) rateAndBurst() (rate Rate, burst int64) {
+	rate.Units, rate.Per = p.quota()
+	if word, ok := p.next("want burst and a number of units"); ok && word.text != "burst" {
+		p.fail(word, "want burst and a number of units")
+	}
+	if word, ok := p.next("want a number of units"); ok {
+		n, err := strconv.ParseInt(word.text, 10, 64)
+		if err != nil {
+			p.fail(word, "want a whole number of units")
+		}
+		burst = n
+	}
+	return rate, burst
 }
 
 func (p *planParser) fail(at wordAt, reason string) {

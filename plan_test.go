@@ -88,11 +88,20 @@ func TestGreatestPlans(t *testing.T) {
 		ration.TokenBucket{Rate: ration.PerSecond(1e12), Burst: 1 << 52},
 		ration.TokenBucket{Rate: ration.PerDay(1), Burst: 52_124},
 		ration.TokenBucket{Rate: ration.PerSecond(999_999_999_989), Burst: 1 << 52},
+		ration.SlidingWindow{Limit: 1 << 52, Window: 1_250_999 * time.Hour},
+		ration.SlidingWindow{Limit: 1 << 52, Window: time.Millisecond},
+		ration.SlidingLog{Limit: 100_000, Window: 1_250_999 * time.Hour},
+		ration.SlidingLog{Limit: 100_000, Window: time.Millisecond},
+		ration.GCRA{Rate: ration.PerSecond(1), Burst: 1_125_899_906},
+		ration.GCRA{Rate: ration.PerDay(1), Burst: 13_031},
+		ration.GCRA{Rate: ration.PerSecond(2_000_000), Burst: 1 << 50},
 	} {
 		limiter, err := server.Client.Limiter(fmt.Sprint("limiter-", i), plan)
 		require.NoError(t, err, plan)
-		most := limitOf(plan)
-		d, err := limiter.AllowN(t.Context(), "key", most-1)
+		d, err := limiter.Peek(t.Context(), "key")
+		require.NoError(t, err, plan)
+		most := d.Limit
+		d, err = limiter.AllowN(t.Context(), "key", most-1)
 		require.NoError(t, err, plan)
 		require.True(t, d.Allowed, plan)
 		require.EqualValues(t, 1, d.Remaining, plan)

@@ -92,8 +92,8 @@ func TestParsePlan(t *testing.T) {
 func TestParsePlanPointsAtTheWord(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ text, pointer, wanted string }{
-		{"", "\n^", "fixed-window or token-bucket"},
-		{"leaky 5/s", "leaky 5/s\n^^^^^", "fixed-window or token-bucket"},
+		{"", "\n^", "want fixed-window, sliding-window, sliding-log, token-bucket or gcra"},
+		{"leaky 5/s", "leaky 5/s\n^^^^^", "want fixed-window, sliding-window, sliding-log, token-bucket or gcra"},
 		{"token-bucket 1/2s", "token-bucket 1/2s\n                 ^", "burst"},
 		{"token-bucket 1/2s brust 5", "token-bucket 1/2s brust 5\n                  ^^^^^", "burst"},
 		{"token-bucket 1/2s burst five", "token-bucket 1/2s burst five\n                        ^^^^", "whole number"},

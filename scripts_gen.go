@@ -7,19 +7,54 @@ import _ "embed"
 //go:embed scripts/fixedwindow_peek.lua
 var fixedWindowPeekSource string
 
-var fixedWindowPeek = script{name: "fixedwindow_peek", source: &fixedWindowPeekSource, digest: "6f748a45cf4085076f62f6d1919582293ee1a6a5", fields: 3}
+var fixedWindowPeek = script{name: "fixedwindow_peek", source: &fixedWindowPeekSource, digest: "1a250e1a1e026682de33e65696bd364c6c1ee0e1", fields: 3}
 
 //go:embed scripts/fixedwindow_take.lua
 var fixedWindowTakeSource string
 
-var fixedWindowTake = script{name: "fixedwindow_take", source: &fixedWindowTakeSource, digest: "0ee3ea9a61f2838e21e352c4168383bd568e84c2", fields: 3}
+var fixedWindowTake = script{name: "fixedwindow_take", source: &fixedWindowTakeSource, digest: "5d78f17bf51f4846c5a2cac40d3035a8878e1ba7", fields: 3}
+
+//go:embed scripts/gcra_one.lua
+var gcraOneSource string
+
+var gcraOne = script{name: "gcra_one", source: &gcraOneSource, digest: "c5654f326f820ff976991d0cefad74bf802c5b3b", fields: 1}
+
+//go:embed scripts/gcra_peek.lua
+var gcraPeekSource string
+
+var gcraPeek = script{name: "gcra_peek", source: &gcraPeekSource, digest: "25978c9e05da4986bfec7deef8a8c5bcc9a94d08", fields: 1}
+
+//go:embed scripts/gcra_take.lua
+var gcraTakeSource string
+
+var gcraTake = script{name: "gcra_take", source: &gcraTakeSource, digest: "b82eeca463afef4d4ef339e9b34aa4d1fb24af3a", fields: 2}
+
+//go:embed scripts/slidinglog_peek.lua
+var slidingLogPeekSource string
+
+var slidingLogPeek = script{name: "slidinglog_peek", source: &slidingLogPeekSource, digest: "cac5c62432bf03e0ed533eddfd775d7ae689541d", fields: 4}
+
+//go:embed scripts/slidinglog_take.lua
+var slidingLogTakeSource string
+
+var slidingLogTake = script{name: "slidinglog_take", source: &slidingLogTakeSource, digest: "c80533248ec8013d3071a8764c882b026826aea0", fields: 4}
+
+//go:embed scripts/slidingwindow_peek.lua
+var slidingWindowPeekSource string
+
+var slidingWindowPeek = script{name: "slidingwindow_peek", source: &slidingWindowPeekSource, digest: "e865dc747a9d6bac6e5fde4879df5c3e46368e49", fields: 4}
+
+//go:embed scripts/slidingwindow_take.lua
+var slidingWindowTakeSource string
+
+var slidingWindowTake = script{name: "slidingwindow_take", source: &slidingWindowTakeSource, digest: "cdcf405da4578bfde881dce726fba18df2b79404", fields: 4}
 
 //go:embed scripts/tokenbucket_peek.lua
 var tokenBucketPeekSource string
 
-var tokenBucketPeek = script{name: "tokenbucket_peek", source: &tokenBucketPeekSource, digest: "ff529adda2b6f431d931328455efaed842e35116", fields: 4}
+var tokenBucketPeek = script{name: "tokenbucket_peek", source: &tokenBucketPeekSource, digest: "9b24300376eb8f155aaf9005f279b22a744e049b", fields: 4}
 
 //go:embed scripts/tokenbucket_take.lua
 var tokenBucketTakeSource string
 
-var tokenBucketTake = script{name: "tokenbucket_take", source: &tokenBucketTakeSource, digest: "70de40731de91ee3e8a80a05d2a813f44beec91b", fields: 4}
+var tokenBucketTake = script{name: "tokenbucket_take", source: &tokenBucketTakeSource, digest: "775fa371c0eb813f9014a20a7fbb5f0e23d361c3", fields: 4}

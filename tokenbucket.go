@@ -36,19 +36,8 @@ func (p TokenBucket) String() string {
 }
 
 func parseTokenBucket(p *planParser) Plan {
-	var plan TokenBucket
-	plan.Rate.Units, plan.Rate.Per = p.quota()
-	if word, ok := p.next("want burst and a number of units"); ok && word.text != "burst" {
-		p.fail(word, "want burst and a number of units")
-	}
-	if word, ok := p.next("want a number of units"); ok {
-		burst, err := strconv.ParseInt(word.text, 10, 64)
-		if err != nil {
-			p.fail(word, "want a whole number of units")
-		}
-		plan.Burst = burst
-	}
-	return plan
+	rate, burst := p.rateAndBurst()
+	return TokenBucket{Rate: rate, Burst: burst}
 }
 
 func (p TokenBucket) prepare() (*preparedPlan, error) {
@@ -74,6 +63,7 @@ func (p TokenBucket) prepare() (*preparedPlan, error) {
 		strconv.FormatInt(p.Burst, 10),
 		strconv.FormatInt(rate.num, 10),
 		strconv.FormatInt(rate.den, 10),
+		fmt.Sprintf("%d %d %d", p.Burst, rate.num, rate.den),
 	}
 	return &preparedPlan{
 		plan:      p,
@@ -125,7 +115,7 @@ func (a tokenBucketArithmetic) outcome(r reply, cost int64) outcome {
 }
 
 func (a tokenBucketArithmetic) newTwin() twin {
-	return &tokenBucketTwin{tokenBucketArithmetic: a, tokens: a.burst}
+	return &tokenBucketTwin{tokenBucketArithmetic: a}
 }
 
 // tokenBucketTwin is the bucket of one key. It counts as the script does, in whole microseconds.

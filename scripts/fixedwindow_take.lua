@@ -4,49 +4,36 @@
 -- Reply: granted requests; remaining units; left ms
 -- Cost:  O(1)
 -- Uses:  GET INCRBY PEXPIRE PEXPIREAT PEXPIRETIME PTTL SET TIME
+local key, cost, count = KEYS[1], ARGV[1] + 0, ARGV[2] + 0
+local limit, window, mode = ARGV[3] + 0, ARGV[4] + 0, ARGV[5]
 
--- whole(n): an integer as text with all its digits. A number handed to a command as it is may be written as 1e+15, or
--- cut to 14 digits by tostring and "..".
-local function whole(n)
-  return string.format('%.0f', n)
-end
-
--- nowMicros(): the server's clock, microseconds since 1970. Added as numbers: as text, "5" microseconds would need its
--- leading zeros.
-local function nowMicros()
+-- Only windows on the grid of the clock need to know the time.
+local nowMillis = 0
+if mode == '1' then
+  -- Now, in microseconds of the server's clock since 1970. Added as numbers: as text, "5" microseconds would
+  -- need its leading zeros.
   local time = redis.call('TIME')
-  return tonumber(time[1]) * 1000000 + tonumber(time[2])
+  local now = time[1] * 1000000 + time[2]
+  nowMillis = (now - now % 1000) / 1000
 end
 
--- fit(left, cost, count): how many of `count` requests of `cost` units each fit into `left` units, left >= 0. A look,
--- of cost 0, always fits.
-local function fit(left, cost, count)
-  if cost == 0 or left >= cost * count then
-    return count
-  end
-  return math.floor(left / cost)
-end
-
--- FixedWindow. Stored: a counter of the units granted in the open window; the key's expiry is the window's end.
--- Its numbers, from ARGV[a]:
+-- FixedWindow. Stored: a counter of the units granted in the open window; the key's expiry is the window's
+-- end.
 --   limit   units
 --   window  ms
 --   mode    0: opens at the first grant; 1: on the grid of the server's clock; 2: as 0, and any refusal starts the
 --           window again; 3: as 2, but only when nothing at all was granted
--- "left" is the time until the open window ends, in ms; 0: no window is open. Redis still shows a key in the
--- millisecond in which it ends, with 0 ms left: that window is over.
-
--- fixedWindowLook: the units used, the ms left, and whether the stored expiry is missing or later than this plan allows
--- and has to be set to that. nowMillis is read in mode 1 only.
-local function fixedWindowLook(key, a, nowMillis)
-  local used = redis.call('GET', key)
-  if not used then
-    return 0, 0, false
-  end
-  local longest = tonumber(ARGV[a + 1])
-  local left
-  if ARGV[a + 2] == '1' then
-    longest = longest - nowMillis % longest
+-- Found: the units used, and the ms left until the open window ends; 0: no window is open. Redis still shows
+-- a key in the millisecond in which it ends, with 0 ms left: that window is over. "mend" says that the stored
+-- expiry is missing, or later than this plan allows, and has to be set to what is left. "longest" is how long
+-- a window lasts that opens now.
+local used, left, mend, longest = 0, 0, false, window
+if mode == '1' then
+  longest = window - nowMillis % window
+end
+local counted = redis.call('GET', key)
+if counted then
+  if mode == '1' then
     left = redis.call('PEXPIRETIME', key)
     if left >= 0 then
       left = math.max(left - nowMillis, 0)
@@ -54,45 +41,58 @@ local function fixedWindowLook(key, a, nowMillis)
   else
     left = redis.call('PTTL', key)
   end
-  if left == 0 then
-    return 0, 0, false
-  elseif left < 0 or left > longest then
-    return tonumber(used), longest, true
+  if left < 0 or left > longest then
+    left, mend = longest, true
   end
-  return tonumber(used), left, false
+  if left > 0 then
+    used = counted + 0
+  end
+end
+local room = limit - used
+if room < 0 then
+  room = 0
 end
 
--- fixedWindowCharge: adds `units` and keeps the expiry right; answers the ms left afterwards. `refused` says that of
--- the requests at least one was denied; `left` and `mend` are what fixedWindowLook said.
-local function fixedWindowCharge(key, a, nowMillis, units, refused, left, mend)
-  local window, mode = tonumber(ARGV[a + 1]), ARGV[a + 2]
-  if units > 0 and left == 0 then
-    if mode == '1' then
-      left = window - nowMillis % window
-      redis.call('SET', key, whole(units), 'PXAT', whole(nowMillis + left))
-    else
-      left = window
-      redis.call('SET', key, whole(units), 'PX', ARGV[a + 1])
-    end
-    return left
-  end
-  if units > 0 then
-    redis.call('INCRBY', key, whole(units))
-  end
-  if refused and left > 0 and (mode == '2' or mode == '3' and units == 0) then
-    left, mend = window, true
-  end
-  if mend and mode == '1' then
-    redis.call('PEXPIREAT', key, whole(nowMillis + left))
-  elseif mend then
-    redis.call('PEXPIRE', key, whole(left))
-  end
-  return left
+-- Granted: as many of `count` requests of `cost` units each as fit into `room` >= 0; a look, of cost 0,
+-- always fits.
+local granted = count
+if cost * count > room then
+  granted = (room - room % cost) / cost
 end
-local cost, count, limit = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
-local nowMillis = ARGV[5] == '1' and math.floor(nowMicros() / 1000) or 0
-local used, left, mend = fixedWindowLook(KEYS[1], 3, nowMillis)
-local room = math.max(limit - used, 0)
-local granted = fit(room, cost, count)
-left = fixedWindowCharge(KEYS[1], 3, nowMillis, granted * cost, granted < count, left, mend)
-return { granted, room - granted * cost, left }
+local units = granted * cost
+
+-- whole(integer): a whole number as text with all its digits. A number handed to a command as it is may be written
+-- as 1e+15, or cut to 14 digits by tostring and "..". In halves, for %d reads 32 bits where that is what a C
+-- long has.
+local function whole(integer)
+  if integer < 1000000000 then
+    return string.format('%d', integer)
+  end
+  return string.format('%d%09d', (integer - integer % 1000000000) / 1000000000, integer % 1000000000)
+end
+
+-- The units granted are added, and the expiry kept right.
+if units > 0 then
+  local added = ARGV[1]
+  if granted > 1 then
+    added = whole(units)
+  end
+  if left > 0 then
+    redis.call('INCRBY', key, added)
+  elseif mode == '1' then
+    left = longest
+    redis.call('SET', key, added, 'PXAT', whole(nowMillis + left))
+  else
+    left = longest
+    redis.call('SET', key, added, 'PX', whole(left))
+  end
+end
+if granted < count and left > 0 and (mode == '2' or mode == '3' and units == 0) then
+  left, mend = window, true
+end
+if mend and mode == '1' then
+  redis.call('PEXPIREAT', key, whole(nowMillis + left))
+elseif mend then
+  redis.call('PEXPIRE', key, whole(left))
+end
+return { granted, room - units, left }

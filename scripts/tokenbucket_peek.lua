@@ -1,80 +1,76 @@
 -- tokenbucket_peek.lua: the level a take would find now. Writes nothing.
 -- KEYS:  key
--- ARGV:  burst tokens; n tokens; d us
+-- ARGV:  burst tokens; n tokens; d us; plan "burst n d"
 -- Reply: granted requests, always 0; remaining tokens; part 1/d tokens; ahead us
 -- Cost:  O(1)
 -- Uses:  HMGET TIME
+local key, burst, n, d, plan = KEYS[1], ARGV[1] + 0, ARGV[2] + 0, ARGV[3] + 0, ARGV[4]
 
--- nowMicros(): the server's clock, microseconds since 1970. Added as numbers: as text, "5" microseconds would need its
--- leading zeros.
-local function nowMicros()
-  local time = redis.call('TIME')
-  return tonumber(time[1]) * 1000000 + tonumber(time[2])
-end
+-- Now, in microseconds of the server's clock since 1970. Added as numbers: as text, "5" microseconds would
+-- need its leading zeros.
+local time = redis.call('TIME')
+local now = time[1] * 1000000 + time[2]
 
--- TokenBucket. Stored, a hash: l whole tokens; p the part of a token beyond them, in 1/d tokens, 0 <= p < d; t the
--- moment they were counted, in microseconds of the server's clock; n and d the rate they were filled at, n/d tokens a
--- microsecond. The numbers are whole, and none computed here leaves 2^53: the plan holds d * (n + 1) <= 2^52 and
--- burst * d / n <= 2^52.
--- Its numbers, from ARGV[a]:
+-- TokenBucket. Stored, a hash: l whole tokens; p the part of a token beyond them, in 1/d tokens, 0 <= p < d;
+-- t the moment they were counted, in microseconds of the server's clock; b the plan they were counted under,
+-- "burst n d". The numbers are whole, and none computed here leaves 2^53: the plan holds d * (n + 1) <= 2^52
+-- and burst * d / n <= 2^52.
 --   burst  tokens
 --   n, d   the rate, n/d tokens a microsecond in lowest terms
-
--- rescale(part, d, e): floor(part * e / d) for 0 <= part < d. Digit by binary digit of e, since the product may leave
--- 2^53.
-local function rescale(part, d, e)
-  local scaled, rest, bit = 0, 0, 4503599627370496
-  for _ = 1, 53 do
-    scaled, rest = scaled * 2, rest * 2
-    if rest >= d then
-      scaled, rest = scaled + 1, rest - d
-    end
-    if e >= bit then
-      e, rest = e - bit, rest + part
-      if rest >= d then
-        scaled, rest = scaled + 1, rest - d
-      end
-    end
-    bit = bit / 2
+--   plan   "burst n d"
+-- Found: the level (tokens, part), the moment `at` up to which it is counted, and the state of what is
+-- stored: 0 nothing, 1 counted under this plan, 2 counted under another. A clock behind the stored moment
+-- refills nothing.
+local tokens, part, at, state = burst, 0, now, 0
+local h = redis.call('HMGET', key, 'l', 'p', 't', 'b')
+if h[1] then
+  tokens, part, at, state = h[1] + 0, h[2] + 0, h[3] + 0, 1
+  local storedN, storedD = n, d
+  if h[4] ~= plan then
+    state = 2
+    storedN, storedD = string.match(h[4], ' (%d+) (%d+)$')
+    storedN, storedD = storedN + 0, storedD + 0
   end
-  return scaled
-end
-
--- tokenBucketLook: the level (tokens, part), the moment up to which it is counted, and the state of the stored hash:
--- 0 none, 1 filled at this plan's rate, 2 filled at another one. A clock behind the stored moment refills nothing.
-local function tokenBucketLook(key, a, now)
-  local burst, d = tonumber(ARGV[a]), tonumber(ARGV[a + 2])
-  local h = redis.call('HMGET', key, 'l', 'p', 't', 'n', 'd')
-  if not h[1] then
-    return burst, 0, now, 0
-  end
-  local tokens, part, at, state = tonumber(h[1]), tonumber(h[2]), tonumber(h[3]), 1
-  local storedN, storedD = tonumber(h[4]), tonumber(h[5])
   if now > at then
-    local turns = math.floor((now - at) / storedD)
-    part = part + (now - at - turns * storedD) * storedN
-    local more = math.floor(part / storedD)
-    tokens, part, at = tokens + turns * storedN + more, part - more * storedD, now
+    local rest = (now - at) % storedD
+    local turns = (now - at - rest) / storedD
+    part = part + rest * storedN
+    rest = part % storedD
+    tokens, part, at = tokens + turns * storedN + (part - rest) / storedD, rest, now
   end
-  if h[4] ~= ARGV[a + 1] or h[5] ~= ARGV[a + 2] then
-    part, state = rescale(part, storedD, d), 2
+  if state == 2 and storedD ~= d then
+    -- rescale(x, from, to): x * to / from rounded down, for 0 <= x < from, and whether that lost anything. Digit by
+    -- binary digit of `to`, since the product may leave 2^53.
+    local function rescale(x, from, to)
+      local scaled, rest, bit = 0, 0, 4503599627370496
+      for _ = 1, 53 do
+        scaled, rest = scaled * 2, rest * 2
+        if rest >= from then
+          scaled, rest = scaled + 1, rest - from
+        end
+        if to >= bit then
+          to, rest = to - bit, rest + x
+          if rest >= from then
+            scaled, rest = scaled + 1, rest - from
+          end
+        end
+        bit = bit / 2
+      end
+      return scaled, rest > 0
+    end
+    part = rescale(part, storedD, d)
   end
   if tokens >= burst then
     tokens, part = burst, 0
   end
-  return tokens, part, at, state
 end
 
--- tokenBucketAhead: how far the moment `at` is ahead of the clock, in microseconds; not further than it takes to fill
--- the level, rounded down, so that the bucket is full again within burst / rate.
-local function tokenBucketAhead(a, now, tokens, part, at)
-  if at <= now then
-    return 0
-  end
-  local n, d = tonumber(ARGV[a + 1]), tonumber(ARGV[a + 2])
-  local turns = math.floor(tokens / n)
-  return math.min(at - now, turns * d + math.floor(((tokens - turns * n) * d + part) / n))
+-- How far the moment `at` is ahead of the clock, in microseconds; not further than it takes to fill the
+-- level, rounded down, so that the bucket is full again within burst / rate.
+local ahead = 0
+if at > now then
+  local rest = tokens % n
+  local within = rest * d + part
+  ahead = math.min(at - now, (tokens - rest) / n * d + (within - within % n) / n)
 end
-local now = nowMicros()
-local tokens, part, at = tokenBucketLook(KEYS[1], 1, now)
-return { 0, tokens, part, tokenBucketAhead(1, now, tokens, part, at) }
+return { 0, tokens, part, ahead }

@@ -1,129 +1,118 @@
 -- tokenbucket_take.lua: grant as many of `count` requests of `cost` tokens each as the refilled bucket holds.
 -- KEYS:  key
--- ARGV:  cost tokens; count requests; burst tokens; n tokens; d us
+-- ARGV:  cost tokens; count requests; burst tokens; n tokens; d us; plan "burst n d"
 -- Reply: granted requests; remaining tokens; part 1/d tokens; ahead us
 -- Cost:  O(1)
--- Uses:  HMGET HSET PEXPIREAT PEXPIRETIME PTTL TIME
+-- Uses:  HMGET HSET PEXPIREAT PTTL TIME
+local key, cost, count = KEYS[1], ARGV[1] + 0, ARGV[2] + 0
+local burst, n, d, plan = ARGV[3] + 0, ARGV[4] + 0, ARGV[5] + 0, ARGV[6]
 
--- whole(n): an integer as text with all its digits. A number handed to a command as it is may be written as 1e+15, or
--- cut to 14 digits by tostring and "..".
-local function whole(n)
-  return string.format('%.0f', n)
-end
+-- Now, in microseconds of the server's clock since 1970. Added as numbers: as text, "5" microseconds would
+-- need its leading zeros.
+local time = redis.call('TIME')
+local now = time[1] * 1000000 + time[2]
 
--- nowMicros(): the server's clock, microseconds since 1970. Added as numbers: as text, "5" microseconds would need its
--- leading zeros.
-local function nowMicros()
-  local time = redis.call('TIME')
-  return tonumber(time[1]) * 1000000 + tonumber(time[2])
-end
-
--- fit(left, cost, count): how many of `count` requests of `cost` units each fit into `left` units, left >= 0. A look,
--- of cost 0, always fits.
-local function fit(left, cost, count)
-  if cost == 0 or left >= cost * count then
-    return count
-  end
-  return math.floor(left / cost)
-end
-
--- TokenBucket. Stored, a hash: l whole tokens; p the part of a token beyond them, in 1/d tokens, 0 <= p < d; t the
--- moment they were counted, in microseconds of the server's clock; n and d the rate they were filled at, n/d tokens a
--- microsecond. The numbers are whole, and none computed here leaves 2^53: the plan holds d * (n + 1) <= 2^52 and
--- burst * d / n <= 2^52.
--- Its numbers, from ARGV[a]:
+-- TokenBucket. Stored, a hash: l whole tokens; p the part of a token beyond them, in 1/d tokens, 0 <= p < d;
+-- t the moment they were counted, in microseconds of the server's clock; b the plan they were counted under,
+-- "burst n d". The numbers are whole, and none computed here leaves 2^53: the plan holds d * (n + 1) <= 2^52
+-- and burst * d / n <= 2^52.
 --   burst  tokens
 --   n, d   the rate, n/d tokens a microsecond in lowest terms
-
--- rescale(part, d, e): floor(part * e / d) for 0 <= part < d. Digit by binary digit of e, since the product may leave
--- 2^53.
-local function rescale(part, d, e)
-  local scaled, rest, bit = 0, 0, 4503599627370496
-  for _ = 1, 53 do
-    scaled, rest = scaled * 2, rest * 2
-    if rest >= d then
-      scaled, rest = scaled + 1, rest - d
-    end
-    if e >= bit then
-      e, rest = e - bit, rest + part
-      if rest >= d then
-        scaled, rest = scaled + 1, rest - d
-      end
-    end
-    bit = bit / 2
+--   plan   "burst n d"
+-- Found: the level (tokens, part), the moment `at` up to which it is counted, and the state of what is
+-- stored: 0 nothing, 1 counted under this plan, 2 counted under another. A clock behind the stored moment
+-- refills nothing.
+local tokens, part, at, state = burst, 0, now, 0
+local h = redis.call('HMGET', key, 'l', 'p', 't', 'b')
+if h[1] then
+  tokens, part, at, state = h[1] + 0, h[2] + 0, h[3] + 0, 1
+  local storedN, storedD = n, d
+  if h[4] ~= plan then
+    state = 2
+    storedN, storedD = string.match(h[4], ' (%d+) (%d+)$')
+    storedN, storedD = storedN + 0, storedD + 0
   end
-  return scaled
-end
-
--- tokenBucketLook: the level (tokens, part), the moment up to which it is counted, and the state of the stored hash:
--- 0 none, 1 filled at this plan's rate, 2 filled at another one. A clock behind the stored moment refills nothing.
-local function tokenBucketLook(key, a, now)
-  local burst, d = tonumber(ARGV[a]), tonumber(ARGV[a + 2])
-  local h = redis.call('HMGET', key, 'l', 'p', 't', 'n', 'd')
-  if not h[1] then
-    return burst, 0, now, 0
-  end
-  local tokens, part, at, state = tonumber(h[1]), tonumber(h[2]), tonumber(h[3]), 1
-  local storedN, storedD = tonumber(h[4]), tonumber(h[5])
   if now > at then
-    local turns = math.floor((now - at) / storedD)
-    part = part + (now - at - turns * storedD) * storedN
-    local more = math.floor(part / storedD)
-    tokens, part, at = tokens + turns * storedN + more, part - more * storedD, now
+    local rest = (now - at) % storedD
+    local turns = (now - at - rest) / storedD
+    part = part + rest * storedN
+    rest = part % storedD
+    tokens, part, at = tokens + turns * storedN + (part - rest) / storedD, rest, now
   end
-  if h[4] ~= ARGV[a + 1] or h[5] ~= ARGV[a + 2] then
-    part, state = rescale(part, storedD, d), 2
+  if state == 2 and storedD ~= d then
+    -- rescale(x, from, to): x * to / from rounded down, for 0 <= x < from, and whether that lost anything. Digit by
+    -- binary digit of `to`, since the product may leave 2^53.
+    local function rescale(x, from, to)
+      local scaled, rest, bit = 0, 0, 4503599627370496
+      for _ = 1, 53 do
+        scaled, rest = scaled * 2, rest * 2
+        if rest >= from then
+          scaled, rest = scaled + 1, rest - from
+        end
+        if to >= bit then
+          to, rest = to - bit, rest + x
+          if rest >= from then
+            scaled, rest = scaled + 1, rest - from
+          end
+        end
+        bit = bit / 2
+      end
+      return scaled, rest > 0
+    end
+    part = rescale(part, storedD, d)
   end
   if tokens >= burst then
     tokens, part = burst, 0
   end
-  return tokens, part, at, state
+end
+local room = tokens
+
+-- Granted: as many of `count` requests of `cost` units each as fit into `room` >= 0; a look, of cost 0,
+-- always fits.
+local granted = count
+if cost * count > room then
+  granted = (room - room % cost) / cost
+end
+local units = granted * cost
+tokens = tokens - units
+
+-- How far the moment `at` is ahead of the clock, in microseconds; not further than it takes to fill the
+-- level, rounded down, so that the bucket is full again within burst / rate.
+local ahead = 0
+if at > now then
+  local rest = tokens % n
+  local within = rest * d + part
+  ahead = math.min(at - now, (tokens - rest) / n * d + (within - within % n) / n)
 end
 
--- tokenBucketAhead: how far the moment `at` is ahead of the clock, in microseconds; not further than it takes to fill
--- the level, rounded down, so that the bucket is full again within burst / rate.
-local function tokenBucketAhead(a, now, tokens, part, at)
-  if at <= now then
-    return 0
-  end
-  local n, d = tonumber(ARGV[a + 1]), tonumber(ARGV[a + 2])
-  local turns = math.floor(tokens / n)
-  return math.min(at - now, turns * d + math.floor(((tokens - turns * n) * d + part) / n))
-end
-
--- tokenBucketCharge: takes `units` off the level that tokenBucketLook said, and stores it when it has to be: something
--- was taken, the rate is another one, or the clock stepped back too far. Answers the tokens left and how far their
--- moment is ahead of the clock.
--- Expiry: when the bucket is full again, rounded up, and never before what is set: a plan with less to fill must not
--- let the key go while another plan of the same key has tokens to earn. A key that would go too soon (by such a plan,
--- or by a hand that took its expiry away) is mended even when nothing else is written.
--- It is a moment and not a lifetime, which Redis would count from a clock read before TIME.
-local function tokenBucketCharge(key, a, now, units, tokens, part, at, state)
-  tokens = tokens - units
-  local ahead = tokenBucketAhead(a, now, tokens, part, at)
-  local n, d = tonumber(ARGV[a + 1]), tonumber(ARGV[a + 2])
-  local missing = tonumber(ARGV[a]) - tokens
-  local turns = math.floor(missing / n)
-  local full = ahead + turns * d + math.ceil(((missing - turns * n) * d - part) / n)
-  if units > 0 or state == 2 or at > now + ahead then
-    if state == 1 then
-      redis.call('HSET', key, 'l', whole(tokens), 'p', whole(part), 't', whole(now + ahead))
-    else
-      redis.call('HSET', key, 'l', whole(tokens), 'p', whole(part), 't', whole(now + ahead),
-        'n', ARGV[a + 1], 'd', ARGV[a + 2])
+-- The level left is stored when it has to be: something was taken, it was counted under another plan, or the
+-- clock stepped back too far. Expiry: when the bucket is full again, rounded up, and never before what is
+-- set: a plan with less to fill must not let the key go while another plan of the same key has tokens to
+-- earn. It is a moment and not a lifetime, which Redis would count from a clock read before TIME. A key whose
+-- expiry was taken away is mended even when nothing else is written: one request in eight looks.
+local write = units > 0 or state == 2 or at > now + ahead
+if write or state == 1 and now % 8 == 0 and redis.call('PTTL', key) == -1 then
+  -- whole(integer): a whole number as text with all its digits. A number handed to a command as it is may be written
+  -- as 1e+15, or cut to 14 digits by tostring and "..". In halves, for %d reads 32 bits where that is what a C
+  -- long has.
+  local function whole(integer)
+    if integer < 1000000000 then
+      return string.format('%d', integer)
     end
-  elseif state == 0 or redis.call('PEXPIRETIME', key) >= math.floor((now + full) / 1000) then
-    return tokens, ahead
+    return string.format('%d%09d', (integer - integer % 1000000000) / 1000000000, integer % 1000000000)
   end
-  local moment = math.max(math.ceil((now + full) / 1000), math.floor(now / 1000) + 1)
-  if state == 0 or redis.call('PEXPIREAT', key, whole(moment), 'GT') == 0 and redis.call('PTTL', key) == -1 then
-    redis.call('PEXPIREAT', key, whole(moment))
+  local missing = burst - tokens
+  local rest = missing % n
+  local within = rest * d - part
+  local full = now + ahead + (missing - rest) / n * d + (within + -within % n) / n
+  local moment = whole(math.max(full + -full % 1000, now - now % 1000 + 1000) / 1000)
+  if write and state == 1 then
+    redis.call('HSET', key, 'l', whole(tokens), 'p', whole(part), 't', whole(now + ahead))
+  elseif write then
+    redis.call('HSET', key, 'l', whole(tokens), 'p', whole(part), 't', whole(now + ahead), 'b', plan)
   end
-  return tokens, ahead
+  if state == 0 or redis.call('PEXPIREAT', key, moment, 'GT') == 0 and redis.call('PTTL', key) == -1 then
+    redis.call('PEXPIREAT', key, moment)
+  end
 end
-local cost, count, now = tonumber(ARGV[1]), tonumber(ARGV[2]), nowMicros()
-local tokens, part, at, state = tokenBucketLook(KEYS[1], 3, now)
-local granted = fit(tokens, cost, count)
-local ahead
-tokens, ahead = tokenBucketCharge(KEYS[1], 3, now, granted * cost, tokens, part, at, state)
 return { granted, tokens, part, ahead }

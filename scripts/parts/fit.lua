@@ -1,8 +1,7 @@
--- fit(left, cost, count): how many of `count` requests of `cost` units each fit into `left` units, left >= 0. A look,
--- of cost 0, always fits.
-local function fit(left, cost, count)
-  if cost == 0 or left >= cost * count then
-    return count
-  end
-  return math.floor(left / cost)
+-- Granted: as many of `count` requests of `cost` units each as fit into `room` >= 0; a look, of cost 0,
+-- always fits.
+local granted = count
+if cost * count > room then
+  granted = (room - room % cost) / cost
 end
+local units = granted * cost

@@ -1,23 +1,20 @@
--- FixedWindow. Stored: a counter of the units granted in the open window; the key's expiry is the window's end.
--- Its numbers, from ARGV[a]:
+-- FixedWindow. Stored: a counter of the units granted in the open window; the key's expiry is the window's
+-- end.
 --   limit   units
 --   window  ms
 --   mode    0: opens at the first grant; 1: on the grid of the server's clock; 2: as 0, and any refusal starts the
 --           window again; 3: as 2, but only when nothing at all was granted
--- "left" is the time until the open window ends, in ms; 0: no window is open. Redis still shows a key in the
--- millisecond in which it ends, with 0 ms left: that window is over.
-
--- fixedWindowLook: the units used, the ms left, and whether the stored expiry is missing or later than this plan allows
--- and has to be set to that. nowMillis is read in mode 1 only.
-local function fixedWindowLook(key, a, nowMillis)
-  local used = redis.call('GET', key)
-  if not used then
-    return 0, 0, false
-  end
-  local longest = tonumber(ARGV[a + 1])
-  local left
-  if ARGV[a + 2] == '1' then
-    longest = longest - nowMillis % longest
+-- Found: the units used, and the ms left until the open window ends; 0: no window is open. Redis still shows
+-- a key in the millisecond in which it ends, with 0 ms left: that window is over. "mend" says that the stored
+-- expiry is missing, or later than this plan allows, and has to be set to what is left. "longest" is how long
+-- a window lasts that opens now.
+local used, left, mend, longest = 0, 0, false, window
+if mode == '1' then
+  longest = window - nowMillis % window
+end
+local counted = redis.call('GET', key)
+if counted then
+  if mode == '1' then
     left = redis.call('PEXPIRETIME', key)
     if left >= 0 then
       left = math.max(left - nowMillis, 0)
@@ -25,10 +22,14 @@ local function fixedWindowLook(key, a, nowMillis)
   else
     left = redis.call('PTTL', key)
   end
-  if left == 0 then
-    return 0, 0, false
-  elseif left < 0 or left > longest then
-    return tonumber(used), longest, true
+  if left < 0 or left > longest then
+    left, mend = longest, true
   end
-  return tonumber(used), left, false
+  if left > 0 then
+    used = counted + 0
+  end
+end
+local room = limit - used
+if room < 0 then
+  room = 0
 end

@@ -4,8 +4,7 @@
 -- Reply: granted requests, always 0; remaining units; left ms
 -- Cost:  O(1)
 -- Uses:  GET PEXPIRETIME PTTL TIME
---@ now
+local key, limit, window, mode = KEYS[1], ARGV[1] + 0, ARGV[2] + 0, ARGV[3]
+--@ fixedwindow_now
 --@ fixedwindow_look
-local nowMillis = ARGV[3] == '1' and math.floor(nowMicros() / 1000) or 0
-local used, left = fixedWindowLook(KEYS[1], 1, nowMillis)
-return { 0, math.max(tonumber(ARGV[1]) - used, 0), left }
+return { 0, room, left }

@@ -4,15 +4,11 @@
 -- Reply: granted requests; remaining units; left ms
 -- Cost:  O(1)
 -- Uses:  GET INCRBY PEXPIRE PEXPIREAT PEXPIRETIME PTTL SET TIME
---@ whole
---@ now
---@ fit
+local key, cost, count = KEYS[1], ARGV[1] + 0, ARGV[2] + 0
+local limit, window, mode = ARGV[3] + 0, ARGV[4] + 0, ARGV[5]
+--@ fixedwindow_now
 --@ fixedwindow_look
+--@ fit
+--@ whole
 --@ fixedwindow_charge
-local cost, count, limit = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
-local nowMillis = ARGV[5] == '1' and math.floor(nowMicros() / 1000) or 0
-local used, left, mend = fixedWindowLook(KEYS[1], 3, nowMillis)
-local room = math.max(limit - used, 0)
-local granted = fit(room, cost, count)
-left = fixedWindowCharge(KEYS[1], 3, nowMillis, granted * cost, granted < count, left, mend)
-return { granted, room - granted * cost, left }
+return { granted, room - units, left }

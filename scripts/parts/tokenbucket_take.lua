@@ -1,17 +1,16 @@
 -- tokenbucket_take.lua: grant as many of `count` requests of `cost` tokens each as the refilled bucket holds.
 -- KEYS:  key
--- ARGV:  cost tokens; count requests; burst tokens; n tokens; d us
+-- ARGV:  cost tokens; count requests; burst tokens; n tokens; d us; plan "burst n d"
 -- Reply: granted requests; remaining tokens; part 1/d tokens; ahead us
 -- Cost:  O(1)
--- Uses:  HMGET HSET PEXPIREAT PEXPIRETIME PTTL TIME
---@ whole
+-- Uses:  HMGET HSET PEXPIREAT PTTL TIME
+local key, cost, count = KEYS[1], ARGV[1] + 0, ARGV[2] + 0
+local burst, n, d, plan = ARGV[3] + 0, ARGV[4] + 0, ARGV[5] + 0, ARGV[6]
 --@ now
---@ fit
 --@ tokenbucket_look
+local room = tokens
+--@ fit
+tokens = tokens - units
+--@ tokenbucket_ahead
 --@ tokenbucket_charge
-local cost, count, now = tonumber(ARGV[1]), tonumber(ARGV[2]), nowMicros()
-local tokens, part, at, state = tokenBucketLook(KEYS[1], 3, now)
-local granted = fit(tokens, cost, count)
-local ahead
-tokens, ahead = tokenBucketCharge(KEYS[1], 3, now, granted * cost, tokens, part, at, state)
 return { granted, tokens, part, ahead }

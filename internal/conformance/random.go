@@ -1,0 +1,349 @@
+package conformance
+
+import (
+	"context"
+	"fmt"
+	"math/big"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/go-ration/ration"
+	"github.com/go-ration/ration/internal/model"
+)
+
+// Twin is a plan's double in process, for one key.
+type Twin interface {
+	TakeAt(nowMicros, cost, count int64, upTo bool) (ration.Decision, [4]int64)
+	PeekAt(nowMicros int64) ration.Decision
+}
+
+// counter is a Limiter that decides several requests at once.
+type counter interface {
+	TakeCount(ctx context.Context, key string, plan ration.Plan, cost, count int64) (ration.Decision, error)
+}
+
+// RunRandom does operations at random on the backend and on the exact model, and compares every field of every reply: takes,
+// looks and peeks, at moments forth and back, under plans that change, with keys that get lost. Where newTwin is not nil, the
+// twins do the same as long as a plan does not change.
+//
+// How often is a matter of the flag -rapid.checks; a check does 50 operations on average. A failure is shrunk, and kept in
+// testdata/rapid to be tried first from then on.
+func RunRandom(t *testing.T, backend Backend, newTwin func(plan ration.Plan) (Twin, error)) {
+	t.Helper()
+	for _, kind := range []struct {
+		name string
+		draw func(t *rapid.T) ration.Plan
+	}{
+		{"fixed-window", drawFixedWindow},
+		{"sliding-window", drawSlidingWindow},
+		{"sliding-log", drawSlidingLog},
+		{"token-bucket", func(t *rapid.T) ration.Plan { return drawTokenBucket(t) }},
+		{"gcra", drawGCRA},
+	} {
+		t.Run(kind.name, func(t *testing.T) {
+			rapid.Check(t, func(r *rapid.T) {
+				w := newWalk(t, r, backend, kind.draw(r), newTwin)
+				defer w.cleanUp(r)
+				for range rapid.IntRange(1, 100).Draw(r, "operations") {
+					w.step(r, kind.draw)
+				}
+			})
+		})
+	}
+}
+
+// walk drives a backend, a model and a twin with the same operations on one key.
+type walk struct {
+	backend Backend
+	limiter Limiter
+	key     string
+	model   model.Model
+	newTwin func(plan ration.Plan) (Twin, error)
+	twin    Twin // nil: left out
+	plan    ration.Plan
+	now     time.Time
+	answer  ration.Decision // the last one
+
+	changes, losses bool
+	steps           bool // the clock steps back
+	lives           bool // keys live as long as they are set to; else for ever
+}
+
+func newWalk(t *testing.T, r *rapid.T, backend Backend, plan ration.Plan, newTwin func(ration.Plan) (Twin, error)) *walk {
+	n := fresh.Add(1)
+	w := &walk{
+		backend: backend,
+		limiter: backend.Limiter(t, fmt.Sprintf("random-%d", n), plan),
+		key:     fmt.Sprintf("key-%d", n),
+		model:   model.New(plan),
+		newTwin: newTwin,
+		plan:    plan,
+		now:     T0.Add(time.Duration(rapid.Int64Range(0, 1_000_000).Draw(r, "start")) * time.Microsecond),
+		changes: rapid.Bool().Draw(r, "changes"),
+		losses:  rapid.Bool().Draw(r, "losses"),
+		steps:   rapid.Bool().Draw(r, "steps"),
+	}
+	// A key may die while the clock is ahead, or not, when the server happens to look; and a plan that comes later may see
+	// more in a key than the one that it dies under. So where the clock steps back or the plan changes, keys live on. The
+	// end of a fixed window is the end of its key.
+	_, ends := plan.(ration.FixedWindow)
+	w.lives = ends || !w.steps && !w.changes
+	w.steps = w.steps && (!ends || backend.StepsBack())
+	w.startTwin(r)
+	w.pass(0)
+	return w
+}
+
+func (w *walk) startTwin(r *rapid.T) {
+	w.twin = nil
+	if w.newTwin != nil && !w.changes {
+		twin, err := w.newTwin(w.plan)
+		require.NoError(r, err)
+		w.twin = twin
+	}
+}
+
+// pass lets time pass. Of windows whose end is that of a key, miniredis knows whole milliseconds only.
+func (w *walk) pass(d time.Duration) {
+	w.now = w.now.Add(d)
+	if _, ends := w.plan.(ration.FixedWindow); ends && !w.backend.StepsBack() {
+		w.now = w.now.Truncate(time.Millisecond)
+	}
+	w.backend.SetTime(w.now)
+}
+
+func (w *walk) step(r *rapid.T, draw func(*rapid.T) ration.Plan) {
+	w.pass(w.drawPause(r))
+	if w.changes && rapid.IntRange(0, 5).Draw(r, "change") == 0 {
+		w.plan = draw(r)
+		w.model.Change(w.plan)
+		w.pass(0)
+	}
+	if w.losses && rapid.IntRange(0, 15).Draw(r, "lose") == 0 {
+		for _, stored := range w.stored(r) {
+			require.NoError(r, w.backend.Redis().Del(r.Context(), stored).Err())
+		}
+		w.model = model.New(w.plan)
+		w.startTwin(r)
+	}
+	w.take(r)
+	w.peek(r)
+	w.lifetimes(r)
+}
+
+func (w *walk) drawPause(r *rapid.T) time.Duration {
+	unit := scale(w.plan)
+	pause := time.Duration(rapid.OneOf(
+		rapid.Just(int64(0)),
+		rapid.Int64Range(0, int64(unit)),
+		rapid.Int64Range(0, int64(3*unit)),
+		rapid.Map(rapid.Int64Range(0, 8), func(n int64) int64 { return n * int64(unit) / 4 }),
+	).Draw(r, "pause")).Truncate(time.Microsecond)
+	if !w.steps || rapid.IntRange(0, 7).Draw(r, "back") > 0 {
+		return pause
+	}
+	if _, ends := w.plan.(ration.FixedWindow); ends && w.answer.ResetAfter == 0 {
+		return pause // a key that ended in this millisecond may be there or not
+	}
+	far := rapid.OneOf(rapid.Just(int64(1)), rapid.Int64Range(1, 2*limitOf(w.plan))).Draw(r, "far")
+	return -min(pause*time.Duration(far), w.now.Sub(T0.Add(-1000*time.Hour)))
+}
+
+func (w *walk) take(r *rapid.T) {
+	limit := limitOf(w.plan)
+	ask := model.Ask{
+		Cost:  rapid.OneOf(rapid.Just(int64(1)), rapid.Int64Range(0, min(3, limit)), rapid.Int64Range(0, limit)).Draw(r, "cost"),
+		Count: 1,
+	}
+	many, isCounter := w.limiter.(counter)
+	var got ration.Decision
+	var err error
+	switch shape := rapid.IntRange(0, 3).Draw(r, "shape"); {
+	case shape == 0 && w.isOwnPlan():
+		n := rapid.Int64Range(1, 2*limit).Draw(r, "up to")
+		ask = model.Ask{Cost: 1, Count: min(n, limit), UpTo: true}
+		got, err = w.limiter.AllowUpTo(r.Context(), w.key, n)
+	case shape == 1 && isCounter:
+		ask.Count = rapid.Int64Range(1, 5).Draw(r, "count")
+		got, err = many.TakeCount(r.Context(), w.key, w.plan, ask.Cost, ask.Count)
+	default:
+		got, err = w.limiter.Take(r.Context(), ration.Request{Key: w.key, Cost: ask.Cost, Plan: w.plan})
+	}
+	require.NoError(r, err, "at %v, %+v", w.now, ask)
+	require.Equal(r, w.expected(w.model.Take(w.now.UnixMicro(), ask), ask), got, "at %v, %+v", w.now, ask)
+	if w.twin != nil {
+		twins, _ := w.twin.TakeAt(w.now.UnixMicro(), ask.Cost, ask.Count, ask.UpTo)
+		require.Equal(r, got, twins, "twin, at %v, %+v", w.now, ask)
+	}
+	w.answer = got
+}
+
+// isOwnPlan says whether the plan is that of the limiter, which AllowUpTo and Peek are decided under.
+func (w *walk) isOwnPlan() bool { return !w.changes }
+
+func (w *walk) peek(r *rapid.T) {
+	if !w.isOwnPlan() {
+		return
+	}
+	got, err := w.limiter.Peek(r.Context(), w.key)
+	require.NoError(r, err)
+	want := w.expected(w.model.Take(w.now.UnixMicro(), model.Ask{Cost: 1, Count: 0}), model.Ask{Cost: 1})
+	want.Allowed = want.Remaining > 0
+	if want.Allowed {
+		want.RetryAfter = 0
+	}
+	require.Equal(r, want, got, "peek at %v", w.now)
+	if w.twin != nil {
+		require.Equal(r, got, w.twin.PeekAt(w.now.UnixMicro()), "peek of the twin at %v", w.now)
+	}
+}
+
+// expected is the decision that the model's answer amounts to.
+func (w *walk) expected(a model.Answer, ask model.Ask) ration.Decision {
+	d := ration.Decision{
+		Allowed:    a.Granted > 0,
+		Granted:    a.Granted * ask.Cost,
+		Limit:      limitOf(w.plan),
+		Remaining:  a.Remaining,
+		ResetAfter: time.Duration(a.ResetAfter) * time.Microsecond,
+		Source:     ration.SourceRedis,
+		Plan:       w.plan.String(),
+	}
+	if !d.Allowed {
+		d.RetryAfter = time.Duration(a.RetryAfter) * time.Microsecond
+	}
+	return d
+}
+
+// lifetimes: what is stored lives at least until it no longer matters, and not for ever.
+func (w *walk) lifetimes(r *rapid.T) {
+	stored := w.stored(r)
+	if !w.lives {
+		for _, key := range stored {
+			require.NoError(r, w.backend.Redis().Persist(r.Context(), key).Err())
+		}
+		return
+	}
+	longest := int64(0)
+	for _, key := range stored {
+		left, err := w.backend.Redis().Do(r.Context(), "PTTL", key).Int64()
+		require.NoError(r, err)
+		require.GreaterOrEqual(r, left, int64(0), "lifetime at %v", w.now)
+		longest = max(longest, left)
+	}
+	require.GreaterOrEqual(r, longest, w.answer.ResetAfter.Milliseconds(), "lifetime at %v", w.now)
+}
+
+func (w *walk) stored(r *rapid.T) []string {
+	keys, err := w.backend.Redis().Keys(r.Context(), "*:{"+w.key+"}").Result()
+	require.NoError(r, err)
+	return keys
+}
+
+func (w *walk) cleanUp(r *rapid.T) {
+	for _, key := range w.stored(r) {
+		require.NoError(r, w.backend.Redis().Del(context.Background(), key).Err())
+	}
+}
+
+// limitOf is the greatest cost that a plan can admit.
+func limitOf(plan ration.Plan) int64 {
+	switch p := plan.(type) {
+	case ration.FixedWindow:
+		return p.Limit
+	case ration.SlidingWindow:
+		return p.Limit
+	case ration.SlidingLog:
+		return p.Limit
+	case ration.TokenBucket:
+		return p.Burst
+	case ration.GCRA:
+		return p.Burst
+	default:
+		panic("unknown plan " + plan.String())
+	}
+}
+
+// scale is about how long a plan takes to admit the next request, so that pauses are neither all too short nor too long.
+func scale(plan ration.Plan) time.Duration {
+	of := func(r ration.Rate) time.Duration { return max(r.Per/time.Duration(r.Units), time.Microsecond) }
+	switch p := plan.(type) {
+	case ration.FixedWindow:
+		return p.Window / 2
+	case ration.SlidingWindow:
+		return p.Window / 2
+	case ration.SlidingLog:
+		return p.Window / 2
+	case ration.TokenBucket:
+		return of(p.Rate)
+	case ration.GCRA:
+		return of(p.Rate)
+	default:
+		panic("unknown plan " + plan.String())
+	}
+}
+
+func drawLimit(r *rapid.T) int64 {
+	return rapid.OneOf(rapid.Int64Range(1, 5), rapid.Int64Range(1, 1000)).Draw(r, "limit")
+}
+
+func drawLength(r *rapid.T) time.Duration {
+	return time.Duration(rapid.OneOf(rapid.Int64Range(1, 20), rapid.Int64Range(1, 100_000)).Draw(r, "window")) * time.Millisecond
+}
+
+func drawFixedWindow(r *rapid.T) ration.Plan {
+	shape := rapid.IntRange(0, 2).Draw(r, "shape")
+	return ration.FixedWindow{Limit: drawLimit(r), Window: drawLength(r), Aligned: shape == 1, RestartOnDeny: shape == 2}
+}
+
+// drawSlidingWindow draws counts whose product with a window does and does not leave 2^53 microseconds.
+func drawSlidingWindow(r *rapid.T) ration.Plan {
+	p := ration.SlidingWindow{Limit: drawLimit(r), Window: drawLength(r)}
+	if rapid.IntRange(0, 4).Draw(r, "large") == 0 {
+		p.Limit = rapid.Int64Range(1_000_000, 1<<52).Draw(r, "limit")
+		p.Window *= 10_000
+	}
+	return p
+}
+
+func drawSlidingLog(r *rapid.T) ration.Plan {
+	limit := rapid.OneOf(rapid.Int64Range(1, 5), rapid.Int64Range(1, 100)).Draw(r, "limit")
+	return ration.SlidingLog{Limit: limit, Window: drawLength(r)}
+}
+
+// drawTokenBucket draws rates whose tokens do and do not fall on whole microseconds, slow and fast, of those that are counted
+// exactly.
+func drawTokenBucket(r *rapid.T) ration.TokenBucket {
+	rate := rapid.Custom(func(r *rapid.T) ration.Rate {
+		return ration.Rate{
+			Units: rapid.SampledFrom([]int64{1, 2, 3, 7, 10, 11, 60, 100, 1000, 2000, 999_983}).Draw(r, "units"),
+			Per: rapid.SampledFrom([]time.Duration{
+				1500 * time.Nanosecond, time.Millisecond, time.Second, 1500 * time.Millisecond, 7 * time.Second, time.Minute, 24 * time.Hour,
+				// Denominators whose product is far beyond 2^53, when one rate changes to the other.
+				86_399_999_999 * time.Microsecond, 7 * 24 * time.Hour,
+			}).Draw(r, "per"),
+		}
+	}).Filter(isExact)
+	return ration.TokenBucket{Rate: rate.Draw(r, "rate"), Burst: drawLimit(r)}
+}
+
+// isExact says whether a rate is counted as it is, and not as the nearest one below: num/den units a microsecond, in lowest
+// terms, with den*(num+1) up to 2^52.
+func isExact(r ration.Rate) bool {
+	rate := big.NewRat(r.Units*1000, int64(r.Per))
+	size := new(big.Int).Add(rate.Num(), big.NewInt(1))
+	return size.Mul(size, rate.Denom()).Cmp(big.NewInt(1<<52)) <= 0
+}
+
+func drawGCRA(r *rapid.T) ration.Plan {
+	return rapid.Custom(func(r *rapid.T) ration.Plan {
+		p := drawTokenBucket(r)
+		return ration.GCRA{Rate: p.Rate, Burst: p.Burst}
+	}).Filter(func(p ration.Plan) bool {
+		_, err := ration.ParsePlan(p.String())
+		return err == nil // not so where the burst is too great for the rate
+	}).Draw(r, "plan")
+}

@@ -1,0 +1,71 @@
+package model
+
+import (
+	"math/big"
+
+	"github.com/go-ration/ration"
+)
+
+// slidingWindow is a SlidingWindow: what was granted in each window.
+type slidingWindow struct {
+	plan    ration.SlidingWindow
+	counted ration.SlidingWindow // the plan whose windows are counted
+	granted map[int64]int64      // by the index of the window
+}
+
+func (w *slidingWindow) Change(plan ration.Plan) { w.plan = plan.(ration.SlidingWindow) }
+
+func (w *slidingWindow) Forget() { *w = slidingWindow{plan: w.plan, counted: w.plan} }
+
+// estimate is what is counted at a moment.
+func (w *slidingWindow) estimate(now int64) *big.Rat {
+	length := w.counted.Window.Microseconds()
+	index, elapsed := now/length, now%length
+	weight := new(big.Rat).Sub(big.NewRat(1, 1), big.NewRat(elapsed, length))
+	weight.Mul(weight, big.NewRat(w.granted[index-1], 1))
+	return weight.Add(weight, big.NewRat(w.granted[index], 1))
+}
+
+// settle brings what was granted into the windows that the clock and the plan now have.
+func (w *slidingWindow) settle(now int64) {
+	index := now / w.counted.Window.Microseconds()
+	last := int64(-1)
+	for i, units := range w.granted {
+		if units > 0 {
+			last = max(last, i)
+		}
+	}
+	if last > index { // the clock stepped back
+		w.granted = map[int64]int64{index: w.granted[last] + w.granted[last-1]}
+	}
+	if w.counted.Window != w.plan.Window {
+		estimate := ceil(w.estimate(now))
+		w.counted = w.plan
+		w.granted = map[int64]int64{now / w.plan.Window.Microseconds(): estimate}
+	}
+}
+
+func (w *slidingWindow) Take(now int64, ask Ask) Answer {
+	cost, count := ask.Cost, ask.Count
+	w.settle(now)
+	length := w.plan.Window.Microseconds()
+	limit := big.NewRat(w.plan.Limit, 1)
+	admits := func(at int64) bool {
+		with := new(big.Rat).Add(w.estimate(at), big.NewRat(cost, 1))
+		return with.Cmp(limit) <= 0
+	}
+	granted := count
+	if room := new(big.Rat).Sub(limit, w.estimate(now)); cost > 0 {
+		granted = min(count, max(floor(room.Quo(room, big.NewRat(cost, 1))), 0))
+	}
+	if granted*cost > 0 {
+		if w.granted == nil {
+			w.granted = make(map[int64]int64)
+		}
+		w.granted[now/length] += granted * cost
+	}
+	answer := Answer{Granted: granted, Remaining: max(floor(new(big.Rat).Sub(limit, w.estimate(now))), 0)}
+	answer.ResetAfter = leastWait(2*length, func(wait int64) bool { return w.estimate(now+wait).Sign() == 0 })
+	answer.RetryAfter = leastWait(2*length, func(wait int64) bool { return admits(now + wait) })
+	return answer
+}

@@ -1,0 +1,64 @@
+-- gcra_one.lua: grant a request if it fits.
+-- KEYS:  key
+-- ARGV:  units 1/n us; capacity 1/n us; n tokens
+-- Reply: spent 1/n us, or -1 - spent when denied
+-- Cost:  O(1)
+-- Uses:  GET PEXPIRETIME PTTL SET TIME
+local key, units, capacity, n = KEYS[1], ARGV[1] + 0, ARGV[2] + 0, ARGV[3] + 0
+
+-- Now, in microseconds of the server's clock since 1970. Added as numbers: as text, "5" microseconds would
+-- need its leading zeros.
+local time = redis.call('TIME')
+local now = time[1] * 1000000 + time[2]
+
+-- 2^52, rounded down to a multiple of n.
+local modulus = 4503599627370496 - 4503599627370496 % n
+
+-- GCRA. Stored: when what was spent will be earned again (the theoretical arrival time of the ATM Forum's
+-- cell rate algorithm), in units of 1/n microseconds modulo `modulus`; the key's expiry is that moment,
+-- rounded up to a millisecond.
+--   capacity  units: burst * d; one token is d units
+--   n         of the rate, n/d tokens a microsecond in lowest terms
+--   modulus   units: the greatest multiple of n up to 2^52; the plan holds capacity <= modulus / 4
+-- Found: the units spent and not earned again yet, 0 <= spent <= capacity. Where the clock stepped back it is
+-- all of the capacity, and "mend" says that it is to be stored. A key lives for up to a millisecond longer
+-- than it matters, and a key whose expiry was taken away lives on: what it says is over, and looks as if it
+-- were far ahead.
+local turn = modulus / n
+local clock = now % turn * n
+local spent, mend = 0, false
+local arrival = redis.call('GET', key)
+if arrival then
+  spent = (arrival - clock) % modulus
+  if spent > capacity then
+    local expiry = redis.call('PEXPIRETIME', key)
+    if expiry == -1 and spent > modulus / 4 * 3 or expiry >= 0 and expiry <= now / 1000 + 1 then
+      spent = 0
+    else
+      spent, mend = capacity, true
+    end
+  end
+end
+local denied = spent + units > capacity
+if denied then
+  units = 0
+end
+
+-- What is spent is stored when something was granted, or the stored moment or its expiry has to be mended.
+-- Whether a key that is not written has an expiry, one request in eight looks.
+spent = spent + units
+if units > 0 or mend or arrival and now % 8 == 0 and redis.call('PTTL', key) == -1 then
+  -- whole(integer): a whole number as text with all its digits. A number handed to a command as it is may be written
+  -- as 1e+15, or cut to 14 digits by tostring and "..". In halves, for %d reads 32 bits where that is what a C
+  -- long has.
+  local function whole(integer)
+    if integer < 1000000000 then
+      return string.format('%d', integer)
+    end
+    return string.format('%d%09d', (integer - integer % 1000000000) / 1000000000, integer % 1000000000)
+  end
+  local full = now + (spent + -spent % n) / n
+  local moment = math.max(full + -full % 1000, now - now % 1000 + 1000) / 1000
+  redis.call('SET', key, whole((clock + spent) % modulus), 'PXAT', whole(moment))
+end
+return denied and -1 - spent or spent

@@ -1,0 +1,42 @@
+-- gcra_peek.lua: what a take would find spent. Writes nothing.
+-- KEYS:  key
+-- ARGV:  capacity 1/n us; n tokens
+-- Reply: -1 - spent, in 1/n us
+-- Cost:  O(1)
+-- Uses:  GET PEXPIRETIME TIME
+local key, capacity, n = KEYS[1], ARGV[1] + 0, ARGV[2] + 0
+
+-- Now, in microseconds of the server's clock since 1970. Added as numbers: as text, "5" microseconds would
+-- need its leading zeros.
+local time = redis.call('TIME')
+local now = time[1] * 1000000 + time[2]
+
+-- 2^52, rounded down to a multiple of n.
+local modulus = 4503599627370496 - 4503599627370496 % n
+
+-- GCRA. Stored: when what was spent will be earned again (the theoretical arrival time of the ATM Forum's
+-- cell rate algorithm), in units of 1/n microseconds modulo `modulus`; the key's expiry is that moment,
+-- rounded up to a millisecond.
+--   capacity  units: burst * d; one token is d units
+--   n         of the rate, n/d tokens a microsecond in lowest terms
+--   modulus   units: the greatest multiple of n up to 2^52; the plan holds capacity <= modulus / 4
+-- Found: the units spent and not earned again yet, 0 <= spent <= capacity. Where the clock stepped back it is
+-- all of the capacity, and "mend" says that it is to be stored. A key lives for up to a millisecond longer
+-- than it matters, and a key whose expiry was taken away lives on: what it says is over, and looks as if it
+-- were far ahead.
+local turn = modulus / n
+local clock = now % turn * n
+local spent, mend = 0, false
+local arrival = redis.call('GET', key)
+if arrival then
+  spent = (arrival - clock) % modulus
+  if spent > capacity then
+    local expiry = redis.call('PEXPIRETIME', key)
+    if expiry == -1 and spent > modulus / 4 * 3 or expiry >= 0 and expiry <= now / 1000 + 1 then
+      spent = 0
+    else
+      spent, mend = capacity, true
+    end
+  end
+end
+return -1 - spent

@@ -1,0 +1,9 @@
+-- What is spent is stored when something was granted, or the stored moment or its expiry has to be mended.
+-- Whether a key that is not written has an expiry, one request in eight looks.
+spent = spent + units
+if units > 0 or mend or arrival and now % 8 == 0 and redis.call('PTTL', key) == -1 then
+  --@ whole
+  local full = now + (spent + -spent % n) / n
+  local moment = math.max(full + -full % 1000, now - now % 1000 + 1000) / 1000
+  redis.call('SET', key, whole((clock + spent) % modulus), 'PXAT', whole(moment))
+end

@@ -1,0 +1,40 @@
+-- What is ahead of the clock becomes one grant of now, so that all is out within a window.
+local write = units > 0
+if total > 0 and newest > now then
+  local first = redis.call('ZRANGEBYSCORE', key, whole(now + 1), '+inf', 'LIMIT', '0', '1')[1]
+  local firstUnits = string.sub(first, 14)
+  firstUnits = firstUnits == '' and 1 or firstUnits + 0
+  local ahead = (sum - string.sub(first, 1, 12) + firstUnits) % 100000000000
+  local merged = entry(sum, ahead)
+  if ahead == total and not trim then
+    redis.call('UNLINK', key)
+  else
+    redis.call('ZREMRANGEBYSCORE', key, whole(now + 1), '+inf')
+  end
+  if ahead == total then
+    oldest, oldestUnits = { merged, now }, ahead
+  end
+  redis.call('ZADD', key, whole(now), merged)
+  newest, write = now, true
+end
+-- The grant is added, as one member, and of those that are out at most a thousand are taken away, so that no
+-- call takes long; a log that is out as a whole is freed by Redis in the background.
+if units > 0 then
+  if trim and total == 0 then
+    redis.call('UNLINK', key)
+  elseif trim then
+    redis.call('ZREMRANGEBYRANK', key, '0', whole(math.min(redis.call('ZRANK', key, oldest[1]), 1000) - 1))
+  end
+  sum = (sum + units) % 100000000000
+  local added = entry(sum, units)
+  redis.call('ZADD', key, whole(now), added)
+  if total == 0 then
+    oldest, oldestUnits, before = { added, now }, units, (sum - units) % 100000000000
+  end
+  total, newest = total + units, now
+end
+-- The key expires when its newest grant is out. Whether its expiry was taken away, one request in eight looks.
+if write or stored and now % 8 == 0 and redis.call('PTTL', key) == -1 then
+  local moment = math.max(newest + window, now + 1)
+  redis.call('PEXPIREAT', key, whole((moment + -moment % 1000) / 1000))
+end

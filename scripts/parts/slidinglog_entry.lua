@@ -1,0 +1,6 @@
+-- entry(sumWith, added): the member for a grant of `added` units, with which `sumWith` are granted.
+local function entry(sumWith, added)
+  local low = sumWith % 1000000
+  local high = (sumWith % 100000000000 - low) / 1000000 + 100000
+  return string.format(added == 1 and '%06d%06d' or '%06d%06d:%d', high, low, added)
+end

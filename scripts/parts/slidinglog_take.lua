@@ -1,0 +1,21 @@
+-- slidinglog_take.lua: grant as many of `count` requests of `cost` units each as fit into the window that
+-- ends now.
+-- KEYS:  key
+-- ARGV:  cost units; count requests; limit units; window us
+-- Reply: granted requests; remaining units; retry us, 0 if all were granted; reset us
+-- Cost:  O(log N) for N grants in the window, and O(1000) to take away what is out
+-- Uses:  PEXPIREAT PTTL TIME UNLINK ZADD ZCARD ZRANGE ZRANGEBYSCORE ZRANK ZREMRANGEBYRANK ZREMRANGEBYSCORE
+local key, cost, count = KEYS[1], ARGV[1] + 0, ARGV[2] + 0
+local limit, window = ARGV[3] + 0, ARGV[4] + 0
+--@ whole
+--@ now
+--@ slidinglog_look
+local room = math.max(limit - total, 0)
+--@ fit
+--@ slidinglog_entry
+--@ slidinglog_charge
+local retry = 0
+if granted < count then
+  --@ slidinglog_retry
+end
+return { granted, room - units, retry, total > 0 and newest + window - now or 0 }

@@ -1,0 +1,81 @@
+-- slidingwindow_peek.lua: what a take would find. Writes nothing.
+-- KEYS:  key
+-- ARGV:  limit units; window us
+-- Reply: granted requests, always 0; remaining units, below 0 where the limit was lowered; previous units; elapsed us
+-- Cost:  O(1)
+-- Uses:  HMGET TIME
+local key, limit, window = KEYS[1], ARGV[1] + 0, ARGV[2] + 0
+
+-- Now, in microseconds of the server's clock since 1970. Added as numbers: as text, "5" microseconds would
+-- need its leading zeros.
+local time = redis.call('TIME')
+local now = time[1] * 1000000 + time[2]
+
+-- SlidingWindow. Windows are counted from 1970, one after the other. Stored, a hash: i the index of the
+-- window that was open last; p and c the units granted in the window before it and in it; w the length of
+-- those windows.
+--   limit   units
+--   window  us
+-- Found: the index of the open window and how long it has been open; the units granted in the previous one
+-- and in this; the weight of the previous one, rounded up: its units in proportion to the part of it that a
+-- window which ends now still covers; and the state of what is stored: 0 nothing, 1 the counts of the open
+-- window, 2 those of an earlier one, 3 something to be stored anew. That is so where the clock stepped back
+-- behind the stored window: then all that was counted counts in the open one. And where the windows had
+-- another length: then what they weigh now counts in the open one of the new length.
+local previous, current, state, length = 0, 0, 0, window
+local h = redis.call('HMGET', key, 'i', 'p', 'c', 'w')
+if h[1] then
+  length = h[4] + 0
+end
+local elapsed = now % length
+local index = (now - elapsed) / length
+if h[1] then
+  local behind = index - h[1]
+  state = 2
+  if behind == 0 then
+    previous, current, state = h[2] + 0, h[3] + 0, 1
+  elseif behind == 1 then
+    previous = h[3] + 0
+  elseif behind < 0 then
+    current, state = h[2] + h[3], 3
+  end
+end
+local weight = previous
+if elapsed > 0 and previous > 0 then
+  local product = previous * (length - elapsed)
+  if product <= 4503599627370496 then
+    weight = (product + -product % length) / length
+  else
+    -- rescale(x, from, to): x * to / from rounded down, for 0 <= x < from, and whether that lost anything. Digit by
+    -- binary digit of `to`, since the product may leave 2^53.
+    local function rescale(x, from, to)
+      local scaled, rest, bit = 0, 0, 4503599627370496
+      for _ = 1, 53 do
+        scaled, rest = scaled * 2, rest * 2
+        if rest >= from then
+          scaled, rest = scaled + 1, rest - from
+        end
+        if to >= bit then
+          to, rest = to - bit, rest + x
+          if rest >= from then
+            scaled, rest = scaled + 1, rest - from
+          end
+        end
+        bit = bit / 2
+      end
+      return scaled, rest > 0
+    end
+    local up
+    weight, up = rescale(length - elapsed, length, previous)
+    if up then
+      weight = weight + 1
+    end
+  end
+end
+if length ~= window then
+  previous, current, weight, state = 0, current + weight, 0, 3
+  elapsed = now % window
+  index = (now - elapsed) / window
+end
+local remaining = limit - current - weight
+return { 0, remaining, previous, elapsed }

@@ -1,0 +1,153 @@
+package ration
+
+import (
+	"sort"
+	"strconv"
+	"time"
+)
+
+// SlidingLog admits at most Limit units in any Window: it remembers each grant until it is one Window old.
+//
+// Guarantee: in any span of the length of a Window, closed at its end and open at its start, at most Limit units are granted.
+//
+// Its price is memory: about 110 bytes in Redis for each grant in the window, whatever its cost. The time of a decision does
+// not depend on how many there are, but for its logarithm; up to a thousand that are out are taken away at once.
+//
+// Grants that are ahead of a clock which stepped back count as made now: nothing is given back, and all are out within a
+// Window.
+//
+// A changed Limit counts at once, with all that was granted before; so does a changed Window, but for grants that were out
+// under a shorter one, which are forgotten. So one key should not be decided under windows of different lengths in turn.
+//
+// The zero value is refused. Stored: a sorted set per key, which expires when its newest grant is one Window old.
+type SlidingLog struct {
+	// Limit is the units per window: 1 to 100,000. For more, use [SlidingWindow] or [GCRA].
+	Limit int64
+	// Window is how long a grant counts: whole milliseconds, 1 ms to 2^52 µs (142 years).
+	Window time.Duration
+}
+
+const (
+	slidingLogName = "sliding-log"
+
+	maxLog = 100_000
+)
+
+// String is the plan as ParsePlan reads it: "sliding-log 60/2h".
+func (p SlidingLog) String() string { return formatWindow(slidingLogName, p.Limit, p.Window) }
+
+func parseSlidingLog(p *planParser) Plan {
+	var plan SlidingLog
+	plan.Limit, plan.Window = p.quota()
+	return plan
+}
+
+func (p SlidingLog) prepare() (*preparedPlan, error) {
+	if err := checkWindow(slidingLogName, p.Limit, maxLog, p.Window); err != nil {
+		return nil, err
+	}
+	args := []any{strconv.FormatInt(p.Limit, 10), strconv.FormatInt(p.Window.Microseconds(), 10)}
+	return &preparedPlan{
+		plan:      p,
+		text:      p.String(),
+		kind:      "sl1",
+		limit:     p.Limit,
+		take:      &slidingLogTake,
+		peek:      &slidingLogPeek,
+		args:      args,
+		argsUpTo:  args,
+		algorithm: p,
+	}, nil
+}
+
+func (p SlidingLog) plausible(r reply) bool {
+	remaining, retry, reset := r[1], r[2], r[3]
+	return 0 <= remaining && remaining <= p.Limit && 0 <= retry && retry <= reset && reset <= p.Window.Microseconds() &&
+		(reset > 0 || remaining == p.Limit)
+}
+
+// outcome takes the waiting time from the reply, for only the script sees the log. It is that of the cost that was asked.
+func (p SlidingLog) outcome(r reply, _ int64) outcome {
+	return outcome{remaining: r[1], retryAfter: micros(r[2]), resetAfter: micros(r[3])}
+}
+
+func (p SlidingLog) newTwin() twin {
+	return &slidingLogTwin{limit: p.Limit, window: p.Window.Microseconds()}
+}
+
+// slidingLogTwin is the log of one key. It counts as the script does.
+type slidingLogTwin struct {
+	limit, window int64
+	grants        []grant // in the order they were made, and of their moments
+}
+
+// grant is an entry of a log.
+type grant struct {
+	atMicros int64
+	sum      int64 // of the units of all grants up to and with it
+	units    int64
+}
+
+// liveAt are the grants in the window that ends at a moment.
+func (t *slidingLogTwin) liveAt(nowMicros int64) []grant {
+	return t.grants[sort.Search(len(t.grants), func(i int) bool { return t.grants[i].atMicros > nowMicros-t.window }):]
+}
+
+func totalOf(live []grant) int64 {
+	if len(live) == 0 {
+		return 0
+	}
+	return live[len(live)-1].sum - live[0].sum + live[0].units
+}
+
+// retry is how long it takes until a request of `cost` units fits, and reset until all grants are out.
+func (t *slidingLogTwin) waits(live []grant, nowMicros, cost int64) (retry, reset int64) {
+	if len(live) == 0 {
+		return 0, 0
+	}
+	out := func(g grant) int64 { return min(g.atMicros, nowMicros) + t.window - nowMicros }
+	if lacking := totalOf(live) + cost - t.limit; lacking > 0 {
+		before := live[0].sum - live[0].units
+		retry = out(live[sort.Search(len(live), func(i int) bool { return live[i].sum-before >= lacking })])
+	}
+	return retry, out(live[len(live)-1])
+}
+
+// pullBack makes the grants ahead of the clock, which stepped back, one grant of now.
+func (t *slidingLogTwin) pullBack(nowMicros int64) {
+	first := sort.Search(len(t.grants), func(i int) bool { return t.grants[i].atMicros > nowMicros })
+	if first == len(t.grants) {
+		return
+	}
+	ahead := t.grants[first:]
+	t.grants = append(t.grants[:first], grant{nowMicros, ahead[len(ahead)-1].sum, totalOf(ahead)})
+}
+
+func (t *slidingLogTwin) takeAt(nowMicros, cost, count int64, _ bool) reply {
+	t.pullBack(nowMicros)
+	live := t.liveAt(nowMicros)
+	room := max(t.limit-totalOf(live), 0)
+	granted := fit(room, cost, count)
+	units := granted * cost
+	if units > 0 {
+		sum := units
+		if len(live) > 0 {
+			sum += live[len(live)-1].sum
+		}
+		t.grants = append(live, grant{nowMicros, sum, units})
+		live = t.grants
+	}
+	r := reply{granted, room - units}
+	retry, reset := t.waits(live, nowMicros, cost)
+	if granted < count {
+		r[2] = retry
+	}
+	r[3] = reset
+	return r
+}
+
+func (t *slidingLogTwin) peekAt(nowMicros int64) reply {
+	live := t.liveAt(nowMicros)
+	retry, reset := t.waits(live, nowMicros, 1)
+	return reply{0, max(t.limit-totalOf(live), 0), retry, reset}
+}

@@ -1,0 +1,149 @@
+package ration
+
+import (
+	"math/bits"
+	"strconv"
+	"time"
+)
+
+// SlidingWindow admits what keeps an estimate of the last Window within Limit, in constant memory however large the Limit.
+//
+// Guarantee: estimate + cost ≤ Limit at each grant, compared unrounded. The estimate is what was granted in the open window,
+// and of what was granted in the one before it the part that a window which ends now still covers; windows are those of the
+// server's clock, counted from 1970 in UTC. At most Limit units are granted in one such window, and over a span of the length
+// of one that begins within it up to nearly twice Limit are possible, though only where the grants of the first window all came
+// late in it. [SlidingLog] has no such span.
+//
+// A clock that steps back into an earlier window gives nothing back: all that was counted then counts in the open window.
+//
+// A changed Limit counts at once, with all that was granted before. Under a changed Window, what the estimate says of the old
+// ones counts as granted in the open one, from the first request that is decided under the new plan. So one key should not be
+// decided under windows of different lengths in turn: the shorter ones make it forget early.
+//
+// The zero value is refused. Stored: a hash per key, some 200 bytes in Redis with a key of 12, which expires when the last
+// grant has no weight any more, one to two Windows after it.
+type SlidingWindow struct {
+	// Limit is the units per window: 1 to 2^52.
+	Limit int64
+	// Window is how long a window lasts: whole milliseconds, 1 ms to 2^52 µs (142 years).
+	Window time.Duration
+}
+
+const slidingWindowName = "sliding-window"
+
+// String is the plan as ParsePlan reads it: "sliding-window 60/2h".
+func (p SlidingWindow) String() string { return formatWindow(slidingWindowName, p.Limit, p.Window) }
+
+func parseSlidingWindow(p *planParser) Plan {
+	var plan SlidingWindow
+	plan.Limit, plan.Window = p.quota()
+	return plan
+}
+
+func (p SlidingWindow) prepare() (*preparedPlan, error) {
+	if err := checkWindow(slidingWindowName, p.Limit, exactBound, p.Window); err != nil {
+		return nil, err
+	}
+	args := []any{strconv.FormatInt(p.Limit, 10), strconv.FormatInt(p.Window.Microseconds(), 10)}
+	return &preparedPlan{
+		plan:      p,
+		text:      p.String(),
+		kind:      "sw1",
+		limit:     p.Limit,
+		take:      &slidingWindowTake,
+		peek:      &slidingWindowPeek,
+		args:      args,
+		argsUpTo:  args,
+		algorithm: slidingWindowArithmetic{limit: p.Limit, window: p.Window.Microseconds()},
+	}, nil
+}
+
+// slidingWindowArithmetic is the plan as it is counted, in microseconds.
+type slidingWindowArithmetic struct {
+	limit, window int64
+}
+
+// weight is what the units of the previous window weigh when the open one has been open for a time, rounded up.
+func (a slidingWindowArithmetic) weight(previous, elapsed int64) int64 {
+	hi, lo := bits.Mul64(uint64(previous), uint64(a.window-elapsed))
+	quotient, rest := bits.Div64(hi, lo, uint64(a.window))
+	if rest > 0 {
+		quotient++
+	}
+	return int64(quotient)
+}
+
+func (a slidingWindowArithmetic) plausible(r reply) bool {
+	remaining, previous, elapsed := r[1], r[2], r[3]
+	if remaining > a.limit || remaining < -exactBound || previous < 0 || previous > exactBound || elapsed < 0 || elapsed >= a.window {
+		return false
+	}
+	return a.limit-remaining >= a.weight(previous, elapsed)
+}
+
+func (a slidingWindowArithmetic) outcome(r reply, cost int64) outcome {
+	remaining, previous, elapsed := r[1], r[2], r[3]
+	current := a.limit - remaining - a.weight(previous, elapsed)
+	left := a.window - elapsed // of the open window
+	o := outcome{remaining: max(remaining, 0)}
+	switch room := a.limit - current - cost; {
+	case cost <= remaining:
+	case room >= 0:
+		// In the open window, or where it ends, once the previous one weighs no more than room.
+		o.retryAfter = micros(left - mulDiv(room, a.window, previous))
+	default:
+		// In the next window, or where it ends, once this one weighs no more than a cost leaves.
+		o.retryAfter = micros(left + a.window - mulDiv(a.limit-cost, a.window, current))
+	}
+	switch {
+	case current > 0:
+		o.resetAfter = micros(left + a.window)
+	case previous > 0:
+		o.resetAfter = micros(left)
+	}
+	return o
+}
+
+func micros(n int64) time.Duration { return time.Duration(n) * time.Microsecond }
+
+func (a slidingWindowArithmetic) newTwin() twin { return &slidingWindowTwin{slidingWindowArithmetic: a} }
+
+// slidingWindowTwin has the counts of one key. It counts as the script does.
+type slidingWindowTwin struct {
+	slidingWindowArithmetic
+	index             int64 // of the window that was open last
+	previous, current int64
+}
+
+// countsAt are the counts at a moment, and whether they had to be mended, for the clock stepped back.
+func (t *slidingWindowTwin) countsAt(nowMicros int64) (previous, current int64, mend bool) {
+	switch behind := nowMicros/t.window - t.index; {
+	case t.previous == 0 && t.current == 0:
+		return 0, 0, false
+	case behind == 0:
+		return t.previous, t.current, false
+	case behind == 1:
+		return t.current, 0, false
+	case behind < 0:
+		return 0, t.previous + t.current, true
+	default:
+		return 0, 0, false
+	}
+}
+
+func (t *slidingWindowTwin) takeAt(nowMicros, cost, count int64, _ bool) reply {
+	elapsed := nowMicros % t.window
+	previous, current, mend := t.countsAt(nowMicros)
+	remaining := t.limit - current - t.weight(previous, elapsed)
+	granted := fit(max(remaining, 0), cost, count)
+	if units := granted * cost; units > 0 || mend {
+		t.index, t.previous, t.current = nowMicros/t.window, previous, current+units
+	}
+	return reply{granted, remaining - granted*cost, previous, elapsed}
+}
+
+func (t *slidingWindowTwin) peekAt(nowMicros int64) reply {
+	elapsed := nowMicros % t.window
+	previous, current, _ := t.countsAt(nowMicros)
+	return reply{0, t.limit - current - t.weight(previous, elapsed), previous, elapsed}
+}
