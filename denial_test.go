@@ -16,7 +16,10 @@ func TestDenialsWriteNothing(t *testing.T) {
 	for _, plan := range []ration.Plan{
 		ration.FixedWindow{Limit: 3, Window: time.Minute},
 		ration.FixedWindow{Limit: 3, Window: time.Minute, Aligned: true},
+		ration.SlidingWindow{Limit: 3, Window: time.Minute},
+		ration.SlidingLog{Limit: 3, Window: time.Minute},
 		ration.TokenBucket{Rate: ration.Every(7 * time.Second), Burst: 3},
+		ration.GCRA{Rate: ration.Every(7 * time.Second), Burst: 3},
 	} {
 		t.Run(plan.String(), func(t *testing.T) {
 			t.Parallel()
@@ -30,10 +33,17 @@ func TestDenialsWriteNothing(t *testing.T) {
 			state := func() any {
 				expires, err := rdb.PExpireTime(t.Context(), stored).Result()
 				require.NoError(t, err)
-				if _, isBucket := plan.(ration.TokenBucket); isBucket {
+				switch kind := rdb.Type(t.Context(), stored).Val(); kind {
+				case "string":
+					return []any{expires, rdb.Get(t.Context(), stored).Val()}
+				case "hash":
 					return []any{expires, rdb.HGetAll(t.Context(), stored).Val()}
+				case "zset":
+					return []any{expires, rdb.ZRangeWithScores(t.Context(), stored, 0, -1).Val()}
+				default:
+					t.Fatal(kind)
+					return nil
 				}
-				return []any{expires, rdb.Get(t.Context(), stored).Val()}
 			}
 			before := state()
 			for range 5 {

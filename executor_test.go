@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -411,6 +412,18 @@ func TestOddReplies(t *testing.T) {
 			require.ErrorIs(t, err, ration.ErrUnavailable)
 			require.Zero(t, d)
 			require.Equal(t, 1, f.received("EVALSHA"))
+
+			if name == "integer" {
+				return
+			}
+			// The same where one integer is awaited.
+			client, err := ration.New(f.Client, ration.WithTimeout(10*time.Second))
+			require.NoError(t, err)
+			t.Cleanup(client.Close)
+			limiter, err = client.Limiter("one", ration.GCRA{Rate: ration.PerSecond(1), Burst: 5})
+			require.NoError(t, err)
+			_, err = limiter.Allow(t.Context(), "key")
+			require.ErrorIs(t, err, ration.ErrUnavailable)
 		})
 	}
 }
@@ -439,33 +452,49 @@ func TestDamagedKeys(t *testing.T) {
 	srv := rationtest.New(t)
 	rdb := srv.NewRedis(t)
 	now := strconv.FormatInt(srv.Now().UnixMicro(), 10)
-	bucket, err := srv.Client.Limiter("bucket", ration.TokenBucket{Rate: ration.PerSecond(10), Burst: 5})
-	require.NoError(t, err)
-	window, err := srv.Client.Limiter("window", ration.FixedWindow{Limit: 5, Window: time.Minute})
-	require.NoError(t, err)
-	for i, damage := range [][]any{
-		{"l", "0", "p", "1000000", "t", now, "n", "1", "d", "100000"},
-		{"l", "0", "p", "-1000000", "t", now, "n", "1", "d", "100000"},
-		{"l", "-4611686018427387904", "p", "0", "t", now, "n", "1", "d", "100000"},
-		{"l", "-1", "p", "0", "t", now, "n", "1", "d", "100000"},
-		{"l", "1"},
-		{"l", "x", "p", "0", "t", now, "n", "1", "d", "100000"},
+	index := strconv.FormatInt(srv.Now().Unix()/60, 10)
+	hash := func(fields ...any) []any { return append([]any{"hset"}, fields...) }
+	for plan, damages := range map[ration.Plan][][]any{
+		ration.TokenBucket{Rate: ration.PerSecond(10), Burst: 5}: {
+			hash("l", "0", "p", "1000000", "t", now, "b", "5 1 100000"),
+			hash("l", "0", "p", "-1000000", "t", now, "b", "5 1 100000"),
+			hash("l", "-4611686018427387904", "p", "0", "t", now, "b", "5 1 100000"),
+			hash("l", "-1", "p", "0", "t", now, "b", "5 1 100000"),
+			hash("l", "1"),
+			hash("l", "1", "p", "0", "t", now, "b", "a plan"),
+			hash("l", "x", "p", "0", "t", now, "b", "5 1 100000"),
+		},
+		ration.SlidingWindow{Limit: 5, Window: time.Minute}: {
+			hash("i", index, "p", "-1", "c", "0", "w", "60000000"),
+			hash("i", index, "p", "0", "c", "-1", "w", "60000000"),
+			hash("i", index, "p", "9e15", "c", "0", "w", "60000000"),
+			hash("i", index, "p", "0", "c", "1"),
+			hash("i", "x", "p", "0", "c", "1", "w", "60000000"),
+		},
+		ration.SlidingLog{Limit: 5, Window: time.Minute}: {
+			{"zadd", now, "x"},
+			{"zadd", now, "100000000001:x"},
+			{"zadd", now, "100000000001", now, "x"},
+			{"zadd", now, "100000000001:-7"},
+			{"set", "1"},
+		},
+		ration.FixedWindow{Limit: 5, Window: time.Minute}: {{"set", "-5"}, {"set", "x"}, {"zadd", now, "x"}},
+		ration.GCRA{Rate: ration.PerSecond(10), Burst: 5}: {{"set", "x"}, {"set", ""}, {"zadd", now, "x"}},
 	} {
-		key := strconv.Itoa(i)
-		require.NoError(t, rdb.HSet(t.Context(), bucket.StoredKey(key), damage...).Err())
-		_, err = bucket.Peek(t.Context(), key)
-		require.ErrorIs(t, err, ration.ErrUnavailable, "%v", damage)
-		_, err = bucket.Allow(t.Context(), key)
-		require.ErrorIs(t, err, ration.ErrUnavailable, "%v", damage)
-		require.NoError(t, bucket.Reset(t.Context(), key))
-		d, err := bucket.Allow(t.Context(), key)
+		limiter, err := srv.Client.Limiter(strings.Fields(plan.String())[0], plan)
 		require.NoError(t, err)
-		require.True(t, d.Allowed)
-	}
-	for i, damage := range []string{"-5", "x"} {
-		key := strconv.Itoa(i)
-		require.NoError(t, rdb.Set(t.Context(), window.StoredKey(key), damage, time.Minute).Err())
-		_, err = window.Peek(t.Context(), key)
-		require.ErrorIs(t, err, ration.ErrUnavailable, damage)
+		for i, damage := range damages {
+			key := strconv.Itoa(i)
+			command := append([]any{damage[0], limiter.StoredKey(key)}, damage[1:]...)
+			require.NoError(t, rdb.Do(t.Context(), command...).Err())
+			_, err = limiter.Peek(t.Context(), key)
+			require.ErrorIs(t, err, ration.ErrUnavailable, "%v: %v", plan, damage)
+			_, err = limiter.Allow(t.Context(), key)
+			require.ErrorIs(t, err, ration.ErrUnavailable, "%v: %v", plan, damage)
+			require.NoError(t, limiter.Reset(t.Context(), key))
+			d, err := limiter.Allow(t.Context(), key)
+			require.NoError(t, err)
+			require.True(t, d.Allowed)
+		}
 	}
 }

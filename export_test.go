@@ -23,7 +23,11 @@ func NewTwin(plan Plan) (*Twin, error) {
 // TakeAt decides as Limiter.take does, and also gives the raw reply.
 func (t *Twin) TakeAt(nowMicros, cost, count int64, upTo bool) (Decision, [4]int64) {
 	r := t.twin.takeAt(nowMicros, cost, count, upTo)
-	return t.prepared.taken(r, cost), r
+	d, err := t.prepared.taken(r, cost, count)
+	if err != nil {
+		panic(err)
+	}
+	return d, r
 }
 
 // Limit is the greatest cost that the plan can admit.
@@ -31,7 +35,11 @@ func (t *Twin) Limit() int64 { return t.prepared.limit }
 
 // PeekAt decides as Limiter.Peek does.
 func (t *Twin) PeekAt(nowMicros int64) Decision {
-	return t.prepared.peeked(t.twin.peekAt(nowMicros))
+	d, err := t.prepared.peeked(t.twin.peekAt(nowMicros))
+	if err != nil {
+		panic(err)
+	}
+	return d
 }
 
 // Slot is the slot of a stored key.

@@ -1,6 +1,7 @@
 package ration_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -32,6 +33,17 @@ func TestStoredKeysOfB59(t *testing.T) {
 		{"100%", "ration:search:fw1w:{100%25}"},
 	} {
 		require.Equal(t, c.stored, limiter.StoredKey(c.key), "key %q", c.key)
+	}
+	for plan, kind := range map[ration.Plan]string{
+		ration.SlidingWindow{Limit: 1, Window: 1e9}:             "sw1%s",
+		ration.SlidingLog{Limit: 1, Window: 1e9}:                "sl1%s",
+		ration.TokenBucket{Rate: ration.PerSecond(1), Burst: 1}: "tb1%s",
+		// What a GCRA keeps has a meaning only under its numbers: 1/10000 tokens a microsecond, and a burst of 100.
+		ration.GCRA{Rate: ration.PerSecond(100), Burst: 100}: "gc1%s-1-7ps-2s",
+	} {
+		limiter := newLimiter(t, plan)
+		require.Equal(t, "ration:search:"+fmt.Sprintf(kind, "w")+":{tenant:42}", limiter.StoredKey("tenant:42"))
+		require.Equal(t, "ration:search:"+fmt.Sprintf(kind, "t")+":{acme}:7", limiter.StoredKey("{acme}:7"))
 	}
 }
 

@@ -113,7 +113,10 @@ func TestNoClientTimeOfB51(t *testing.T) {
 		"window":  ration.FixedWindow{Limit: 5, Window: time.Minute},
 		"grid":    ration.FixedWindow{Limit: 5, Window: time.Minute, Aligned: true},
 		"restart": ration.FixedWindow{Limit: 5, Window: time.Minute, RestartOnDeny: true},
+		"sliding": ration.SlidingWindow{Limit: 5, Window: time.Minute},
+		"log":     ration.SlidingLog{Limit: 5, Window: time.Minute},
 		"bucket":  ration.TokenBucket{Rate: ration.PerSecond(1), Burst: 5},
+		"gcra":    ration.GCRA{Rate: ration.PerSecond(1), Burst: 5},
 	} {
 		limiter, err := client.Limiter(name, plan)
 		require.NoError(t, err)

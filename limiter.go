@@ -67,13 +67,11 @@ func (l *Limiter) Peek(ctx context.Context, key string) (Decision, error) {
 		return Decision{}, l.named(err)
 	}
 	r, err := l.executor.call(ctx, l.config.timeout, plan.peek, l.keys.stored(plan, key), nil, plan.args)
-	if err == nil {
-		err = plan.check(r, 0)
-	}
 	if err != nil {
 		return Decision{}, l.named(err)
 	}
-	return plan.peeked(r), nil
+	d, err := plan.peeked(r)
+	return d, l.named(err)
 }
 
 // Reset forgets what was counted for a key: its next request finds it as good as new. One round trip; deletes the key. The
@@ -145,11 +143,9 @@ func (l *Limiter) take(ctx context.Context, key string, plan *preparedPlan, args
 		script, lead = plan.one, lead[:1]
 	}
 	r, err := l.executor.call(ctx, l.config.timeout, script, l.keys.stored(plan, key), lead, args)
-	if err == nil {
-		err = plan.check(r, count)
-	}
 	if err != nil {
 		return Decision{}, l.named(err)
 	}
-	return plan.taken(r, cost), nil
+	d, err := plan.taken(r, cost, count)
+	return d, l.named(err)
 }

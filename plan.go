@@ -74,46 +74,45 @@ func (p *preparedPlan) cost(units int64) any {
 	return units * p.unit
 }
 
-// check refuses a reply, to `count` requests, that cannot be.
-func (p *preparedPlan) check(r reply, count int64) error {
-	if r[0] < 0 || r[0] > count || !p.plausible(r) {
-		return unavailable(fmt.Errorf("the key holds what no %s can have left: the reply is %d", p.text, r))
+// taken is what a take script's reply means to `count` requests of `cost` units each. A reply that cannot be is refused.
+func (p *preparedPlan) taken(r reply, cost, count int64) (Decision, error) {
+	d, err := p.decision(r, cost, count)
+	if err == nil && r[0] > 0 {
+		d.Allowed, d.RetryAfter = true, 0
 	}
-	return nil
+	return d, err
 }
 
-// taken is what a take script's reply means to requests of `cost` units each.
-func (p *preparedPlan) taken(r reply, cost int64) Decision {
-	d := p.decision(r, cost)
-	d.Allowed = r[0] > 0
-	d.Granted = r[0] * cost
-	if d.Allowed {
-		d.RetryAfter = 0
+// peeked is what a peek script's reply means to a request for one unit. A reply that cannot be is refused.
+func (p *preparedPlan) peeked(r reply) (Decision, error) {
+	d, err := p.decision(r, 1, 0)
+	if d.Remaining > 0 {
+		d.Allowed, d.RetryAfter = true, 0
 	}
-	return d
+	return d, err
 }
 
-// peeked is what a peek script's reply means to a request for one unit.
-func (p *preparedPlan) peeked(r reply) Decision {
-	d := p.decision(r, 1)
-	d.Allowed = d.Remaining > 0
-	if d.Allowed {
-		d.RetryAfter = 0
+// decision is what a reply of Redis says of the state that `count` requests, of `cost` units each, left.
+func (p *preparedPlan) decision(r reply, cost, count int64) (Decision, error) {
+	var o outcome
+	granted := r[0]
+	plausible := 0 <= granted && granted <= count && p.plausible(r)
+	if plausible {
+		o = p.outcome(r, cost)
+		plausible = granted*cost+o.remaining <= p.limit
 	}
-	return d
-}
-
-// decision is what a reply of Redis says of the state that the requests, of `cost` units each, left.
-func (p *preparedPlan) decision(r reply, cost int64) Decision {
-	o := p.outcome(r, cost)
+	if !plausible {
+		return Decision{}, unavailable(fmt.Errorf("the key holds what no %s can have left: the reply is %d", p.text, r))
+	}
 	return Decision{
+		Granted:    granted * cost,
 		Limit:      p.limit,
 		Remaining:  o.remaining,
 		RetryAfter: o.retryAfter,
 		ResetAfter: o.resetAfter,
 		Source:     SourceRedis,
 		Plan:       p.text,
-	}
+	}, nil
 }
 
 // twin decides as the plan's script does, with the same arithmetic, for one key in this process.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -43,6 +44,22 @@ func TestImpossiblePlansOfB43(t *testing.T) {
 		{ration.TokenBucket{Rate: second, Burst: -1}, "token-bucket", "Burst", "is -1"},
 		{ration.TokenBucket{Rate: second, Burst: math.MaxInt64}, "token-bucket", "Burst", "at most 4503599627 with a rate of 1/s"},
 		{ration.TokenBucket{Rate: ration.PerDay(1), Burst: 1_000_000}, "token-bucket", "Burst", "at most 52124"},
+		{ration.SlidingWindow{}, "sliding-window", "Limit", "is 0: must be at least 1"},
+		{ration.SlidingWindow{Limit: -1, Window: time.Second}, "sliding-window", "Limit", "is -1"},
+		{ration.SlidingWindow{Limit: huge, Window: time.Second}, "sliding-window", "Limit", "at most 4503599627370496"},
+		{ration.SlidingWindow{Limit: 1}, "sliding-window", "Window", "is 0s: must be at least 1ms"},
+		{ration.SlidingWindow{Limit: 1, Window: 1_500_500 * time.Microsecond}, "sliding-window", "Window", "whole milliseconds"},
+		{ration.SlidingLog{}, "sliding-log", "Limit", "is 0: must be at least 1"},
+		{ration.SlidingLog{Limit: -1, Window: time.Second}, "sliding-log", "Limit", "is -1"},
+		{ration.SlidingLog{Limit: 100_001, Window: time.Second}, "sliding-log", "Limit", "is 100001: must be at most 100000"},
+		{ration.SlidingLog{Limit: 1, Window: math.MaxInt64}, "sliding-log", "Window", "at most 1250999h53m47.37s"},
+		{ration.GCRA{}, "gcra", "Rate", "has 0 units: must be at least 1"},
+		{ration.GCRA{Rate: second}, "gcra", "Burst", "is 0: must be at least 1"},
+		{ration.GCRA{Rate: second, Burst: -1}, "gcra", "Burst", "is -1"},
+		{ration.GCRA{Rate: second, Burst: 1_125_899_907}, "gcra", "Burst", "at most 1125899906 with a rate of 1/s"},
+		{ration.GCRA{Rate: ration.PerDay(1), Burst: 13_032}, "gcra", "Burst", "at most 13031"},
+		{ration.GCRA{Rate: ration.PerSecond(999_983), Burst: math.MaxInt64}, "gcra", "Burst", "at most 1125899906"},
+		{ration.GCRA{Rate: ration.Every(13_032 * 24 * time.Hour), Burst: 1}, "gcra", "Rate", "at least 1 unit per 1125899906842624us"},
 		{nil, "plan", "", "is nil"},
 		{&ration.TokenBucket{Rate: second, Burst: 1}, "plan of type *ration.TokenBucket", "", "by value"},
 		{(*ration.FixedWindow)(nil), "plan of type *ration.FixedWindow", "", "by value"},
@@ -122,8 +139,11 @@ func TestCostsAreCheckedBeforeTheNetwork(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(client.Close)
 	for name, plan := range map[string]ration.Plan{
-		"window": ration.FixedWindow{Limit: 5, Window: time.Minute},
-		"bucket": ration.TokenBucket{Rate: ration.PerSecond(1), Burst: 5},
+		"window":  ration.FixedWindow{Limit: 5, Window: time.Minute},
+		"sliding": ration.SlidingWindow{Limit: 5, Window: time.Minute},
+		"log":     ration.SlidingLog{Limit: 5, Window: time.Minute},
+		"bucket":  ration.TokenBucket{Rate: ration.PerSecond(1), Burst: 5},
+		"gcra":    ration.GCRA{Rate: ration.PerSecond(1), Burst: 5},
 	} {
 		limiter, err := client.Limiter(name, plan)
 		require.NoError(t, err)
@@ -192,6 +212,55 @@ func TestPlanFor(t *testing.T) {
 	require.ErrorIs(t, err, ration.ErrInvalidPlan)
 	_, err = limiter.Allow(t.Context(), "nil")
 	require.ErrorIs(t, err, ration.ErrInvalidPlan)
+}
+
+// A plan of a key may change at any time, and what is counted goes on as the plan says; where it starts afresh, Peek and Reset
+// are about the plan of now.
+func TestPlanForChanges(t *testing.T) {
+	t.Parallel()
+	second := ration.PerSecond(1)
+	for _, c := range []struct {
+		before, after ration.Plan
+		remaining     int64 // of 10 under the plan after, when 4 of 5 were taken under the plan before
+	}{
+		{ration.FixedWindow{Limit: 5, Window: time.Minute}, ration.FixedWindow{Limit: 10, Window: time.Minute}, 6},
+		{ration.SlidingWindow{Limit: 5, Window: time.Minute}, ration.SlidingWindow{Limit: 10, Window: time.Minute}, 6},
+		{ration.SlidingWindow{Limit: 5, Window: time.Minute}, ration.SlidingWindow{Limit: 10, Window: time.Hour}, 6},
+		{ration.SlidingLog{Limit: 5, Window: time.Minute}, ration.SlidingLog{Limit: 10, Window: time.Hour}, 6},
+		{ration.TokenBucket{Rate: second, Burst: 5}, ration.TokenBucket{Rate: second, Burst: 10}, 1},
+		{ration.TokenBucket{Rate: second, Burst: 5}, ration.TokenBucket{Rate: ration.PerDay(1), Burst: 10}, 1},
+		{ration.GCRA{Rate: second, Burst: 5}, ration.GCRA{Rate: second, Burst: 10}, 10},
+		{ration.GCRA{Rate: second, Burst: 5}, ration.GCRA{Rate: ration.PerDay(1), Burst: 10}, 10},
+	} {
+		t.Run(c.after.String(), func(t *testing.T) {
+			t.Parallel()
+			var plan atomic.Value
+			plan.Store(c.before)
+			limiter, err := rationtest.New(t).Client.Limiter("search", c.before,
+				ration.WithPlanFor(func(string) (ration.Plan, bool) { return plan.Load().(ration.Plan), true }))
+			require.NoError(t, err)
+			d, err := limiter.AllowN(t.Context(), "key", 4)
+			require.NoError(t, err)
+			require.EqualValues(t, 1, d.Remaining)
+			plan.Store(c.after)
+			d, err = limiter.Peek(t.Context(), "key")
+			require.NoError(t, err)
+			require.Equal(t, c.remaining, d.Remaining)
+			for left := c.remaining - 1; left >= 0; left-- {
+				d, err = limiter.Allow(t.Context(), "key")
+				require.NoError(t, err)
+				require.True(t, d.Allowed)
+				require.Equal(t, left, d.Remaining)
+			}
+			d, err = limiter.Allow(t.Context(), "key")
+			require.NoError(t, err)
+			require.False(t, d.Allowed)
+			require.NoError(t, limiter.Reset(t.Context(), "key"))
+			d, err = limiter.Peek(t.Context(), "key")
+			require.NoError(t, err)
+			require.EqualValues(t, 10, d.Remaining)
+		})
+	}
 }
 
 // However many plans there are, a bounded number is kept.
@@ -290,7 +359,11 @@ func TestNewRefuses(t *testing.T) {
 func TestReset(t *testing.T) {
 	t.Parallel()
 	for _, plan := range []ration.Plan{
-		ration.FixedWindow{Limit: 2, Window: time.Minute}, ration.TokenBucket{Rate: ration.PerSecond(1), Burst: 2},
+		ration.FixedWindow{Limit: 2, Window: time.Minute},
+		ration.SlidingWindow{Limit: 2, Window: time.Minute},
+		ration.SlidingLog{Limit: 2, Window: time.Minute},
+		ration.TokenBucket{Rate: ration.PerSecond(1), Burst: 2},
+		ration.GCRA{Rate: ration.PerSecond(1), Burst: 2},
 	} {
 		limiter := newLimiter(t, plan)
 		require.NoError(t, limiter.Reset(context.Background(), "key"), "a fresh key")

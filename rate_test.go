@@ -77,6 +77,10 @@ func TestParsePlan(t *testing.T) {
 		"fixed-window 60/1m aligned":         ration.FixedWindow{Limit: 60, Window: time.Minute, Aligned: true},
 		"fixed-window 5/15m restart-on-deny": ration.FixedWindow{Limit: 5, Window: 15 * time.Minute, RestartOnDeny: true},
 		"token-bucket 1/2s burst 5":          ration.TokenBucket{Rate: ration.Every(2 * time.Second), Burst: 5},
+		"sliding-window 60/2h":               ration.SlidingWindow{Limit: 60, Window: 2 * time.Hour},
+		"sliding-log 100/1s":                 ration.SlidingLog{Limit: 100, Window: time.Second},
+		"gcra 100/s burst 20":                ration.GCRA{Rate: ration.PerSecond(100), Burst: 20},
+		"gcra 60/7s burst 5":                 ration.GCRA{Rate: ration.Rate{Units: 60, Per: 7 * time.Second}, Burst: 5},
 		"token-bucket 100/s burst 20":        ration.TokenBucket{Rate: ration.PerSecond(100), Burst: 20},
 	} {
 		got, err := ration.ParsePlan(text)
@@ -103,6 +107,9 @@ func TestParsePlanPointsAtTheWord(t *testing.T) {
 		{"fixed-window 60", "fixed-window 60\n             ^^", "units per time"},
 		{"fixed-window 60/1m alined", "fixed-window 60/1m alined\n                   ^^^^^^", "aligned"},
 		{"fixed-window 60/1m aligned aligned", "fixed-window 60/1m aligned aligned\n                           ^^^^^^^", "nothing more"},
+		{"sliding-window 60", "sliding-window 60\n               ^^", "units per time"},
+		{"sliding-log 60/1m aligned", "sliding-log 60/1m aligned\n                  ^^^^^^^", "nothing more"},
+		{"gcra 1/2s", "gcra 1/2s\n         ^", "burst"},
 		{"ключ 60/2q", "ключ 60/2q\n^^^^", "fixed-window"},
 	} {
 		_, err := ration.ParsePlan(c.text)

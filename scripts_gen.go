@@ -37,7 +37,7 @@ var slidingLogPeek = script{name: "slidinglog_peek", source: &slidingLogPeekSour
 //go:embed scripts/slidinglog_take.lua
 var slidingLogTakeSource string
 
-var slidingLogTake = script{name: "slidinglog_take", source: &slidingLogTakeSource, digest: "c80533248ec8013d3071a8764c882b026826aea0", fields: 4}
+var slidingLogTake = script{name: "slidinglog_take", source: &slidingLogTakeSource, digest: "ec9678c0505f1697e066b27b5f717aeb637d301a", fields: 4}
 
 //go:embed scripts/slidingwindow_peek.lua
 var slidingWindowPeekSource string

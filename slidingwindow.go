@@ -106,7 +106,9 @@ func (a slidingWindowArithmetic) outcome(r reply, cost int64) outcome {
 
 func micros(n int64) time.Duration { return time.Duration(n) * time.Microsecond }
 
-func (a slidingWindowArithmetic) newTwin() twin { return &slidingWindowTwin{slidingWindowArithmetic: a} }
+func (a slidingWindowArithmetic) newTwin() twin {
+	return &slidingWindowTwin{slidingWindowArithmetic: a}
+}
 
 // slidingWindowTwin has the counts of one key. It counts as the script does.
 type slidingWindowTwin struct {

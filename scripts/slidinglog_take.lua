@@ -4,7 +4,7 @@
 -- ARGV:  cost units; count requests; limit units; window us
 -- Reply: granted requests; remaining units; retry us, 0 if all were granted; reset us
 -- Cost:  O(log N) for N grants in the window, and O(1000) to take away what is out
--- Uses:  PEXPIREAT PTTL TIME UNLINK ZADD ZCARD ZRANGE ZRANGEBYSCORE ZRANK ZREMRANGEBYRANK ZREMRANGEBYSCORE
+-- Uses:  PEXPIREAT PEXPIRETIME TIME UNLINK ZADD ZCARD ZRANGE ZRANGEBYSCORE ZRANK ZREMRANGEBYRANK ZREMRANGEBYSCORE
 local key, cost, count = KEYS[1], ARGV[1] + 0, ARGV[2] + 0
 local limit, window = ARGV[3] + 0, ARGV[4] + 0
 
@@ -101,10 +101,12 @@ if units > 0 then
   end
   total, newest = total + units, now
 end
--- The key expires when its newest grant is out. Whether its expiry was taken away, one request in eight looks.
-if write or stored and now % 8 == 0 and redis.call('PTTL', key) == -1 then
-  local moment = math.max(newest + window, now + 1)
-  redis.call('PEXPIREAT', key, whole((moment + -moment % 1000) / 1000))
+-- The key expires when its newest grant is out; later where this plan's window is longer than the one it was set for,
+-- even if nothing was granted under it yet.
+local out = math.max(newest + window, now + 1)
+local moment = (out + -out % 1000) / 1000
+if write or stored and redis.call('PEXPIRETIME', key) < (total > 0 and moment or 0) then
+  redis.call('PEXPIREAT', key, whole(moment))
 end
 local retry = 0
 if granted < count then

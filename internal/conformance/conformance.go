@@ -226,6 +226,25 @@ func persist(at time.Duration) step {
 	}}
 }
 
+// members counts those of the stored sorted set.
+func members(at time.Duration, n int64) step {
+	return step{at: at, stored: true, do: func(r *run) {
+		r.Helper()
+		got, err := r.backend.Redis().ZCard(r.Context(), r.storedKey()).Result()
+		require.NoError(r, err)
+		require.Equal(r, n, got, "at +%v: members", r.at)
+	}}
+}
+
+// countdown takes n units one by one, at one moment, of which none is left then.
+func countdown(at time.Duration, n int64) []step {
+	var steps []step
+	for left := n - 1; left >= 0; left-- {
+		steps = append(steps, allow(at, 1, left))
+	}
+	return steps
+}
+
 // back marks a step before which the clock goes back.
 func back(s step) step {
 	s.stepsBack = true

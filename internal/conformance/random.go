@@ -148,8 +148,8 @@ func (w *walk) drawPause(r *rapid.T) time.Duration {
 	if _, ends := w.plan.(ration.FixedWindow); ends && w.answer.ResetAfter == 0 {
 		return pause // a key that ended in this millisecond may be there or not
 	}
-	far := rapid.OneOf(rapid.Just(int64(1)), rapid.Int64Range(1, 2*limitOf(w.plan))).Draw(r, "far")
-	return -min(pause*time.Duration(far), w.now.Sub(T0.Add(-1000*time.Hour)))
+	far := rapid.OneOf(rapid.Just(int64(1)), rapid.Int64Range(1, min(2*limitOf(w.plan), 2000))).Draw(r, "far")
+	return -min(pause*time.Duration(far), w.now.Sub(T0.AddDate(-1, 0, 0)))
 }
 
 func (w *walk) take(r *rapid.T) {

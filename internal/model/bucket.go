@@ -10,7 +10,7 @@ import (
 type bucket struct {
 	plan   ration.TokenBucket
 	filled ration.TokenBucket // the plan since at; meaningful once stored
-	level  *big.Rat    // tokens, as of `at`
+	level  *big.Rat           // tokens, as of `at`
 	at     int64
 	stored bool
 }

@@ -33,8 +33,10 @@ if units > 0 then
   end
   total, newest = total + units, now
 end
--- The key expires when its newest grant is out. Whether its expiry was taken away, one request in eight looks.
-if write or stored and now % 8 == 0 and redis.call('PTTL', key) == -1 then
-  local moment = math.max(newest + window, now + 1)
-  redis.call('PEXPIREAT', key, whole((moment + -moment % 1000) / 1000))
+-- The key expires when its newest grant is out; later where this plan's window is longer than the one it was set for,
+-- even if nothing was granted under it yet.
+local out = math.max(newest + window, now + 1)
+local moment = (out + -out % 1000) / 1000
+if write or stored and redis.call('PEXPIRETIME', key) < (total > 0 and moment or 0) then
+  redis.call('PEXPIREAT', key, whole(moment))
 end
