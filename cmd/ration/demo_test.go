@@ -38,6 +38,9 @@ func TestDemo(t *testing.T) {
 		"fixed-window 10/500ms",
 		"fixed-window 10/500ms aligned",
 		"fixed-window 10/500ms restart-on-deny",
+		"sliding-window 10/500ms",
+		"sliding-log 10/500ms",
+		"gcra 20/s burst 5",
 	} {
 		t.Run(plan, func(t *testing.T) {
 			t.Parallel()

@@ -40,11 +40,7 @@ func demoTable(r fleet.Result) string {
 	}
 	table := newTable(cut(headers)...)
 	row := func(name string, t fleet.Tally) {
-		cells := []string{name}
-		for _, n := range []int64{t.Offered, t.Admitted, t.Denied, t.Errors, t.AloneAdmitted, t.AloneDenied} {
-			cells = append(cells, strconv.FormatInt(n, 10))
-		}
-		table.Row(cut(cells)...)
+		table.Row(cut(cells(name, t.Offered, t.Admitted, t.Denied, t.Errors, t.AloneAdmitted, t.AloneDenied))...)
 	}
 	for n, t := range r.Instances {
 		row(strconv.Itoa(n+1), t)

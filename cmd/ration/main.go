@@ -1,4 +1,5 @@
-// Command ration tries rate limits: on a fleet that overloads a shared quota, and on the access log of a web server.
+// Command ration tries rate limits: on a fleet that overloads a shared quota, on the access log of a web server, and on a
+// trace of arrivals.
 package main
 
 import (

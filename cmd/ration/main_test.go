@@ -94,6 +94,17 @@ func TestMistakes(t *testing.T) {
 			[]string{"replay", log, "--top", "-1", "--plan", "fixed-window 1/1m"},
 			"ration: --top -1: want 0 or more\n",
 		},
+		{"no trace", []string{"simulate", "--trace", ""}, "ration: no trace to read: name one, or - for the standard input\n"},
+		{
+			"a trace that is not there",
+			[]string{"simulate", "--trace", "bursts"},
+			"ration: bursts: no such file or directory; the traces with a name are boundary and twobursts\n",
+		},
+		{"a trace as an argument", []string{"simulate", "boundary"}, "ration: unknown command \"boundary\" for \"ration simulate\"\n"},
+		{"a plan to simulate", []string{"simulate", "--plan", "fixed-window 60/2w"}, "" +
+			"ration: --plan: want a span of time, such as s, 10m, 1.5h or 2d (m is a minute)\n" +
+			"  fixed-window 60/2w\n" +
+			"                  ^^\n"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -105,7 +116,7 @@ func TestMistakes(t *testing.T) {
 
 func TestHelp(t *testing.T) {
 	t.Parallel()
-	for _, args := range [][]string{{}, {"--help"}, {"demo", "--help"}, {"replay", "--help"}} {
+	for _, args := range [][]string{{}, {"--help"}, {"demo", "--help"}, {"replay", "--help"}, {"simulate", "--help"}} {
 		got := command(t.Context(), nil, args...)
 		require.Zero(t, got.status)
 		require.Empty(t, got.err)

@@ -2,14 +2,10 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"runtime/debug"
 
-	"github.com/schollz/progressbar/v3"
 	"github.com/spf13/cobra"
 
 	"github.com/go-ration/ration"
@@ -77,14 +73,8 @@ func (f replayFlags) parse() (by replay.By, plans []ration.Plan, err error) {
 	case len(f.plans) == 0:
 		return "", nil, errors.New(`no plan to try: say one, such as --plan "token-bucket 1/2s burst 5"`)
 	}
-	for _, text := range f.plans {
-		plan, err := parsePlan(text)
-		if err != nil {
-			return "", nil, err
-		}
-		plans = append(plans, plan)
-	}
-	return by, plans, nil
+	plans, err = parsePlans(f.plans)
+	return by, plans, err
 }
 
 func runReplay(c *cobra.Command, path string, flags replayFlags) error {
@@ -92,17 +82,12 @@ func runReplay(c *cobra.Command, path string, flags replayFlags) error {
 	if err != nil {
 		return err
 	}
-	name := path
-	if path == "-" {
-		name = "standard input"
-	}
+	name := inputName(path)
 	traffic, err := readLog(c.Context(), c.InOrStdin(), path, by)
 	if err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
-	// An embedded Redis makes much garbage in little memory: collecting less often takes a third of the time.
-	defer debug.SetGCPercent(debug.SetGCPercent(400))
-	outcomes, err := decideAll(c.Context(), traffic, plans, c.ErrOrStderr())
+	outcomes, err := decideAll(c, plans, traffic.Requests, traffic.Decide)
 	if err != nil {
 		return err
 	}
@@ -110,7 +95,7 @@ func runReplay(c *cobra.Command, path string, flags replayFlags) error {
 		if _, err := io.WriteString(c.ErrOrStderr(), malformedReport(traffic.Malformed)); err != nil {
 			return err
 		}
-		return writeJSON(c.OutOrStdout(), outcomes, traffic.Malformed.Count, flags.top)
+		return writeJSON(c.OutOrStdout(), replayJSON(outcomes, traffic.Malformed.Count, flags.top))
 	}
 	out := c.OutOrStdout()
 	_, err = io.WriteString(out, replayReport(name, by, traffic, outcomes, flags.top, widthOf(out)))
@@ -118,15 +103,12 @@ func runReplay(c *cobra.Command, path string, flags replayFlags) error {
 }
 
 func readLog(ctx context.Context, in io.Reader, path string, by replay.By) (*replay.Traffic, error) {
-	if path != "-" {
-		file, err := os.Open(path)
-		if err != nil {
-			return nil, errors.Unwrap(err) // which does not repeat the name
-		}
-		defer func() { _ = file.Close() }()
-		in = file
+	log, err := openInput(ctx, in, path)
+	if err != nil {
+		return nil, err
 	}
-	lines, err := accesslog.NewReader(interruptible{ctx, in})
+	defer func() { _ = log.Close() }()
+	lines, err := accesslog.NewReader(log)
 	if err != nil {
 		return nil, err
 	}
@@ -143,46 +125,6 @@ func readLog(ctx context.Context, in io.Reader, path string, by replay.By) (*rep
 	return traffic, nil
 }
 
-// interruptible reads until a context ends.
-type interruptible struct {
-	ctx context.Context
-	io.Reader
-}
-
-func (r interruptible) Read(p []byte) (int, error) {
-	if err := r.ctx.Err(); err != nil {
-		return 0, err
-	}
-	return r.Reader.Read(p)
-}
-
-// decideAll decides the traffic under one plan after the other, with a progress bar where errOut is a terminal.
-func decideAll(
-	ctx context.Context, traffic *replay.Traffic, plans []ration.Plan, errOut io.Writer,
-) ([]replay.Outcome, error) {
-	onDecision := func() {}
-	if isTerminal(errOut) {
-		bar := progressbar.NewOptions(traffic.Requests*len(plans),
-			progressbar.OptionSetWriter(errOut),
-			progressbar.OptionSetDescription("deciding"),
-			progressbar.OptionSetWidth(30),
-			progressbar.OptionShowCount(),
-			progressbar.OptionClearOnFinish(),
-		)
-		onDecision = func() { _ = bar.Add(1) }
-		defer func() { _ = bar.Finish() }()
-	}
-	var outcomes []replay.Outcome
-	for _, plan := range plans {
-		outcome, err := traffic.Decide(ctx, plan, onDecision)
-		if err != nil {
-			return nil, err
-		}
-		outcomes = append(outcomes, outcome)
-	}
-	return outcomes, nil
-}
-
 // planJSON is what --json prints of a plan.
 type planJSON struct {
 	Plan      string    `json:"plan"`
@@ -197,7 +139,7 @@ type keyJSON struct {
 	Denied int    `json:"denied"`
 }
 
-func writeJSON(out io.Writer, outcomes []replay.Outcome, malformed, top int) error {
+func replayJSON(outcomes []replay.Outcome, malformed, top int) []planJSON {
 	plans := make([]planJSON, 0, len(outcomes))
 	for _, o := range outcomes {
 		p := planJSON{Plan: o.Plan, Admitted: o.Admitted, Denied: o.Denied, Malformed: malformed, Top: []keyJSON{}}
@@ -206,8 +148,5 @@ func writeJSON(out io.Writer, outcomes []replay.Outcome, malformed, top int) err
 		}
 		plans = append(plans, p)
 	}
-	encoder := json.NewEncoder(out)
-	encoder.SetEscapeHTML(false)
-	encoder.SetIndent("", "  ")
-	return encoder.Encode(plans)
+	return plans
 }

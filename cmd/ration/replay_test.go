@@ -5,6 +5,7 @@ import (
 	"compress/gzip"
 	"context"
 	"encoding/json"
+	"io"
 	"os"
 	"strings"
 	"testing"
@@ -239,16 +240,20 @@ func TestReplayRealLog(t *testing.T) {
 func TestReplayOfEndlessLogInterrupted(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
+	got := command(ctx, endless("x", cancel), "replay", "-", "--plan", "fixed-window 1/1m")
+	require.Equal(t, ended{1, "", "ration: interrupted\n"}, got)
+}
+
+// endless is a text without end, of which some is read before the command is interrupted.
+func endless(text string, interrupt func()) io.Reader {
 	reads := 0
-	endless := readerFunc(func(p []byte) (int, error) {
+	return readerFunc(func(p []byte) (int, error) {
 		reads++
 		if reads == 100 {
-			cancel()
+			interrupt()
 		}
-		return copy(p, strings.Repeat("x", len(p))), nil
+		return copy(p, strings.Repeat(text, len(p))), nil
 	})
-	got := command(ctx, endless, "replay", "-", "--plan", "fixed-window 1/1m")
-	require.Equal(t, ended{1, "", "ration: interrupted\n"}, got)
 }
 
 type readerFunc func(p []byte) (int, error)

@@ -31,7 +31,8 @@ func newRoot() *cobra.Command {
 		Use:   "ration",
 		Short: "Try rate limits that a fleet of services shares through Redis",
 		Example: `  ration demo
-  ration replay access.log --plan "token-bucket 1/2s burst 5"`,
+  ration replay access.log --plan "token-bucket 1/2s burst 5"
+  ration simulate --plot plans.svg`,
 		Version:       version(),
 		SilenceErrors: true,
 		SilenceUsage:  true,
@@ -41,7 +42,7 @@ func newRoot() *cobra.Command {
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return fmt.Errorf("%w (see %s --help)", err, c.CommandPath())
 	})
-	root.AddCommand(newDemo(), newReplay())
+	root.AddCommand(newDemo(), newReplay(), newSimulate())
 	return root
 }
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"strconv"
 	"strings"
 
 	"charm.land/lipgloss/v2"
@@ -22,6 +23,15 @@ func newTable(headers ...string) *table.Table {
 			}
 			return right
 		})
+}
+
+// cells are those of a row of numbers.
+func cells(name string, numbers ...int64) []string {
+	row := []string{name}
+	for _, n := range numbers {
+		row = append(row, strconv.FormatInt(n, 10))
+	}
+	return row
 }
 
 // render is a table as text, without spaces at the ends of lines.

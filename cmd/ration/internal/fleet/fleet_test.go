@@ -70,6 +70,11 @@ func TestLimit(t *testing.T) {
 		{"window, the shortest", ration.FixedWindow{Limit: 5, Window: time.Millisecond}, millis(0), millis(1), 5005},
 		{"grid", ration.FixedWindow{Limit: 5, Window: time.Second, Aligned: true}, millis(300), millis(999), 5},
 		{"grid, across a boundary", ration.FixedWindow{Limit: 5, Window: time.Second, Aligned: true}, millis(999), millis(1000), 10},
+		{"sliding window", ration.SlidingWindow{Limit: 5, Window: time.Second}, millis(300), millis(999), 5},
+		{"sliding window, across a boundary", ration.SlidingWindow{Limit: 5, Window: time.Second}, millis(999), millis(1000), 10},
+		{"log", ration.SlidingLog{Limit: 5, Window: time.Second}, millis(300), millis(1300) - 1, 5},
+		{"log, one out", ration.SlidingLog{Limit: 5, Window: time.Second}, millis(300), millis(1300), 10},
+		{"cells", ration.GCRA{Rate: ration.PerSecond(10), Burst: 5}, millis(0), millis(999), 14},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

@@ -13,13 +13,21 @@ import (
 func rateOf(plan ration.Plan) (float64, error) {
 	switch p := plan.(type) {
 	case ration.TokenBucket:
-		return float64(p.Rate.Units) / p.Rate.Per.Seconds(), nil
+		return perSecond(p.Rate.Units, p.Rate.Per), nil
+	case ration.GCRA:
+		return perSecond(p.Rate.Units, p.Rate.Per), nil
 	case ration.FixedWindow:
-		return float64(p.Limit) / p.Window.Seconds(), nil
+		return perSecond(p.Limit, p.Window), nil
+	case ration.SlidingWindow:
+		return perSecond(p.Limit, p.Window), nil
+	case ration.SlidingLog:
+		return perSecond(p.Limit, p.Window), nil
 	default:
 		return 0, fmt.Errorf("%v has no rate, of which to offer a multiple", plan)
 	}
 }
+
+func perSecond(units int64, per time.Duration) float64 { return float64(units) / per.Seconds() }
 
 // localLimiter is what a service has without Redis: a limiter in its own memory, with the whole quota.
 type localLimiter interface {
@@ -28,11 +36,18 @@ type localLimiter interface {
 
 // newLocalLimiter makes the local counterpart of a plan that has a rate.
 func newLocalLimiter(plan ration.Plan) localLimiter {
-	if p, ok := plan.(ration.FixedWindow); ok {
+	switch p := plan.(type) {
+	case ration.FixedWindow:
 		return &localWindow{plan: p}
+	case ration.SlidingWindow:
+		return &localSlidingWindow{plan: p}
+	case ration.SlidingLog:
+		return &localLog{plan: p}
+	case ration.GCRA:
+		return newLocalLimiter(ration.TokenBucket(p)) // which admits the same
 	}
 	p := plan.(ration.TokenBucket)
-	return localBucket{rate.NewLimiter(rate.Limit(float64(p.Rate.Units)/p.Rate.Per.Seconds()), int(p.Burst))}
+	return localBucket{rate.NewLimiter(rate.Limit(perSecond(p.Rate.Units, p.Rate.Per)), int(p.Burst))}
 }
 
 type localBucket struct{ *rate.Limiter }
@@ -61,5 +76,46 @@ func (w *localWindow) allow(now time.Time) bool {
 		return false
 	}
 	w.used++
+	return true
+}
+
+// localSlidingWindow counts in the window of the clock that is open, and in the one before it.
+type localSlidingWindow struct {
+	plan           ration.SlidingWindow
+	open           int64 // the number of the window, counted from 1970
+	used, previous int64
+}
+
+func (w *localSlidingWindow) allow(now time.Time) bool {
+	window, micros := w.plan.Window.Microseconds(), now.UnixMicro()
+	switch open := micros / window; open - w.open {
+	case 0:
+	case 1:
+		w.open, w.used, w.previous = open, 0, w.used
+	default:
+		w.open, w.used, w.previous = open, 0, 0
+	}
+	covered := float64(window-micros%window) / float64(window) // of the window before, by one that ends now
+	if float64(w.previous)*covered+float64(w.used+1) > float64(w.plan.Limit) {
+		return false
+	}
+	w.used++
+	return true
+}
+
+// localLog keeps each grant until it is a window old.
+type localLog struct {
+	plan   ration.SlidingLog
+	grants []time.Time
+}
+
+func (l *localLog) allow(now time.Time) bool {
+	for len(l.grants) > 0 && now.Sub(l.grants[0]) >= l.plan.Window {
+		l.grants = l.grants[1:]
+	}
+	if int64(len(l.grants)) >= l.plan.Limit {
+		return false
+	}
+	l.grants = append(l.grants, now)
 	return true
 }

@@ -70,7 +70,8 @@ func (f *Fleet) result() (Result, error) {
 // limit is the most units that a plan can grant between two moments of the server's clock, in microseconds since 1970, if
 // the first of them is that of a fresh key's first grant.
 func limit(plan ration.Plan, from, until int64) (int64, error) {
-	if p, ok := plan.(ration.FixedWindow); ok {
+	switch p := plan.(type) {
+	case ration.FixedWindow:
 		window := p.Window.Microseconds()
 		if p.Aligned {
 			from -= from % window // for the window of the clock's grid that was open then counts as well
@@ -78,6 +79,8 @@ func limit(plan ration.Plan, from, until int64) (int64, error) {
 			// A window ends on a whole millisecond, so it may be shorter by less than one.
 			until = from + (until-from)/(window-999)*window
 		}
+	case ration.SlidingWindow:
+		from -= from % p.Window.Microseconds() // its windows are those of the grid too
 	}
 	return audit.Bound(plan, time.Duration(until-from)*time.Microsecond)
 }

@@ -2,15 +2,13 @@ package replay
 
 import (
 	"context"
-	"fmt"
 	"runtime"
 	"sync/atomic"
-	"time"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/go-ration/ration"
-	"github.com/go-ration/ration/cmd/ration/internal/embedded"
+	"github.com/go-ration/ration/cmd/ration/internal/virtual"
 )
 
 // Decide decides all requests under a plan, by the scripts that a real Redis runs, each at its time. It calls onDecision
@@ -21,17 +19,17 @@ func (t *Traffic) Decide(ctx context.Context, plan ration.Plan, onDecision func(
 	group, ctx := errgroup.WithContext(ctx)
 	for range min(runtime.GOMAXPROCS(0), len(t.keys)) {
 		group.Go(func() error {
-			past, err := newPast(plan)
+			limiter, err := virtual.New(plan)
 			if err != nil {
 				return err
 			}
-			defer past.close()
+			defer limiter.Close()
 			for {
 				i := int(next.Add(1)) - 1
 				if i >= len(t.keys) {
 					return nil
 				}
-				if denied[i], err = past.decide(ctx, t.keys[i], onDecision); err != nil {
+				if denied[i], err = decide(ctx, limiter, t.keys[i], onDecision); err != nil {
 					return err
 				}
 			}
@@ -43,44 +41,17 @@ func (t *Traffic) Decide(ctx context.Context, plan ration.Plan, onDecision func(
 	return newOutcome(plan, t.keys, denied), nil
 }
 
-// past is a Redis whose clock is set to the times of a log, with a limiter on it.
-type past struct {
-	redis   *embedded.Server
-	limiter *ration.Limiter
-	close   func()
-}
-
-func newPast(plan ration.Plan) (*past, error) {
-	server := embedded.New()
-	rdb := server.NewClient()
-	// Nothing is decided late here, but a busy machine may be slow.
-	client, err := ration.New(rdb, ration.WithTimeout(time.Minute))
-	if err != nil {
-		return nil, err
-	}
-	limiter, err := client.Limiter("replay", plan)
-	if err != nil {
-		return nil, err
-	}
-	return &past{redis: server, limiter: limiter, close: func() {
-		client.Close()
-		_ = rdb.Close()
-		server.Close()
-	}}, nil
-}
-
 // decide decides the requests of a key, and gives the times of those denied. Nothing is left of the key before, whose time
 // may have been later.
-func (p *past) decide(ctx context.Context, a arrivals, onDecision func()) (denied []int64, err error) {
-	p.redis.Flush()
+func decide(ctx context.Context, limiter *virtual.Limiter, a arrivals, onDecision func()) (denied []int64, err error) {
+	limiter.Forget()
 	key := ration.Key(a.key)
 	for _, second := range a.seconds {
-		p.redis.SetTime(at(second))
-		d, err := p.limiter.Allow(ctx, key)
+		allowed, err := limiter.AllowAt(ctx, at(second), key, 1)
 		if err != nil {
-			return nil, fmt.Errorf("decide a request of %v: %w", at(second), err)
+			return nil, err
 		}
-		if !d.Allowed {
+		if !allowed {
 			denied = append(denied, second)
 		}
 		onDecision()
