@@ -23,6 +23,10 @@ demo: build ## Limit a simulated fleet; needs only Go. ARGS="--redis URL" takes 
 test: ## Test every module; with the race detector and Docker where they are
 	@.ci/test.sh
 
+.PHONY: soak
+soak: ## Test for long: a million random operations against the exact model
+	go test -count=1 -timeout 2h -run '^TestModel$$' -rapid.checks=4000 -v .
+
 .PHONY: check
 check: bin/tools/stamp ## Format, vet, lint; go.mod, generated files and script digests current
 	@.ci/check.sh

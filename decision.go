@@ -16,8 +16,8 @@ type Decision struct {
 	// Remaining is how many whole units could be taken now: 0 to Limit.
 	Remaining int64
 	// RetryAfter, of a denied request, is the least wait after which the same request is allowed, if nobody else takes
-	// units meanwhile: exact to the microsecond for TokenBucket, to the millisecond for FixedWindow, and never zero. Of an
-	// allowed request it is zero.
+	// units meanwhile: exact to the microsecond, to the millisecond for FixedWindow, and never zero. Of an allowed request it
+	// is zero.
 	RetryAfter time.Duration
 	// ResetAfter is the time until the key is as good as new: the window over, the bucket full. Zero if it is now.
 	ResetAfter time.Duration

@@ -74,8 +74,8 @@ func (l *Limiter) Peek(ctx context.Context, key string) (Decision, error) {
 	return d, l.named(err)
 }
 
-// Reset forgets what was counted for a key: its next request finds it as good as new. One round trip; deletes the key. The
-// errors are those of a decision.
+// Reset forgets what was counted for a key under its plan of now: its next request finds it as good as new. One round trip;
+// deletes the key. The errors are those of a decision.
 func (l *Limiter) Reset(ctx context.Context, key string) error {
 	plan, err := l.check(Request{Key: key})
 	if err != nil {

@@ -196,7 +196,10 @@ func (c *planCache) prepare(plan Plan) (*preparedPlan, error) {
 //	fixed-window 60/1m                   60 units per window of a minute
 //	fixed-window 60/1m aligned           windows on the server's clock grid
 //	fixed-window 5/15m restart-on-deny   a refused attempt starts the window again
+//	sliding-window 60/2h                 60 units per window of two hours, by an estimate
+//	sliding-log 60/2h                    60 units in any two hours
 //	token-bucket 1/2s burst 5            refilled at 1 unit per 2 s, at most 5
+//	gcra 1/2s burst 5                    the same, kept as a single moment
 //
 // Words are separated by spaces. The error is a *[ParseError] that points at the word it does not understand, or the
 // *[PlanError] of a plan that is well written and cannot be.

@@ -66,6 +66,11 @@ test_module() (
   if [ -n "$race" ] && allocation_tests; then
     go_test -run Alloc -timeout 10m || status=1
   fi
+  # A hundred thousand operations at random against the exact model; `make soak` does a million.
+  if [ "$1" = . ]; then
+    echo "+ go test -run ^TestModel\$ -rapid.checks=400 ."
+    go test -run '^TestModel$' -rapid.checks=400 -timeout 20m . || status=1
+  fi
   exit $status
 )
 
