@@ -100,7 +100,7 @@ func totalOf(live []grant) int64 {
 	return live[len(live)-1].sum - live[0].sum + live[0].units
 }
 
-// retry is how long it takes until a request of `cost` units fits, and reset until all grants are out.
+// waits are how long it takes until a request of `cost` units fits, and until all grants are out.
 func (t *slidingLogTwin) waits(live []grant, nowMicros, cost int64) (retry, reset int64) {
 	if len(live) == 0 {
 		return 0, 0
@@ -134,8 +134,8 @@ func (t *slidingLogTwin) takeAt(nowMicros, cost, count int64, _ bool) reply {
 		if len(live) > 0 {
 			sum += live[len(live)-1].sum
 		}
-		t.grants = append(live, grant{nowMicros, sum, units})
-		live = t.grants
+		live = append(live, grant{nowMicros, sum, units})
+		t.grants = live // which forgets what is out
 	}
 	r := reply{granted, room - units}
 	retry, reset := t.waits(live, nowMicros, cost)

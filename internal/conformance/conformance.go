@@ -133,6 +133,35 @@ func deny(at time.Duration, n, remaining int64, retry time.Duration) step {
 	}}
 }
 
+// denies takes n units, which must be denied.
+func denies(at time.Duration, n int64) step {
+	return step{at: at, do: func(r *run) {
+		r.Helper()
+		require.False(r, r.take(ration.Request{Key: r.key, Cost: n}).Allowed, "at +%v", r.at)
+	}}
+}
+
+// peeks looks without taking.
+func peeks(at time.Duration) step {
+	return step{at: at, do: func(r *run) {
+		r.Helper()
+		_, err := r.limiter.Peek(r.Context(), r.key)
+		require.NoError(r, err)
+	}}
+}
+
+// silent is a step that writes nothing.
+func silent(s step) step {
+	return step{at: s.at, stored: true, do: func(r *run) {
+		r.Helper()
+		before, expiresBefore := r.stored()
+		s.do(r)
+		after, expiresAfter := r.stored()
+		require.Equal(r, before, after, "at +%v: stored", r.at)
+		require.Equal(r, expiresBefore, expiresAfter, "at +%v: expiry", r.at)
+	}}
+}
+
 // allowUnder takes a unit under another plan of the same kind.
 func allowUnder(plan ration.Plan, at time.Duration, n, remaining int64) step {
 	return step{at: at, stored: true, do: func(r *run) {
@@ -297,4 +326,26 @@ func (r *run) storedKey() string {
 	keys := r.storedKeys()
 	require.Len(r, keys, 1, "at +%v: stored keys", r.at)
 	return keys[0]
+}
+
+// stored is what the scenario's key holds, and when it expires.
+func (r *run) stored() (value any, expires time.Duration) {
+	r.Helper()
+	rdb, key := r.backend.Redis(), r.storedKey()
+	kind, err := rdb.Type(r.Context(), key).Result()
+	require.NoError(r, err)
+	switch kind {
+	case "string":
+		value, err = rdb.Get(r.Context(), key).Result()
+	case "hash":
+		value, err = rdb.HGetAll(r.Context(), key).Result()
+	case "zset":
+		value, err = rdb.ZRangeWithScores(r.Context(), key, 0, -1).Result()
+	default:
+		r.Fatalf("a %s is stored", kind)
+	}
+	require.NoError(r, err)
+	expires, err = rdb.PExpireTime(r.Context(), key).Result()
+	require.NoError(r, err)
+	return value, expires
 }

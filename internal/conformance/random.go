@@ -340,8 +340,7 @@ func isExact(r ration.Rate) bool {
 
 func drawGCRA(r *rapid.T) ration.Plan {
 	return rapid.Custom(func(r *rapid.T) ration.Plan {
-		p := drawTokenBucket(r)
-		return ration.GCRA{Rate: p.Rate, Burst: p.Burst}
+		return ration.GCRA(drawTokenBucket(r))
 	}).Filter(func(p ration.Plan) bool {
 		_, err := ration.ParsePlan(p.String())
 		return err == nil // not so where the burst is too great for the rate
