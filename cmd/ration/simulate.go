@@ -36,8 +36,8 @@ as it ends is not in it. If the trace has at most 10 different instants, what
 was admitted at each is shown too.
 
 --json prints an array with an object for each plan: plan, admitted, denied,
-peak_100ms, peak_1s and, only for a trace of at most 10 instants, by_instant, an
-array of objects with seconds and admitted.
+peak_100ms, peak_1s and by_instant, an array of objects with seconds and
+admitted, which is empty for a trace of more than 10 instants.
 
 Without --plan it tries fixed-window 100/1s, sliding-window 100/1s, sliding-log
 100/1s, and token-bucket 100/s and gcra 100/s, each with burst 100 and burst 10.

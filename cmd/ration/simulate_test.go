@@ -70,14 +70,15 @@ func simulated(t *testing.T, got ended) []simulatedJSON {
 // the same here.
 func TestSimulateBoundary(t *testing.T) {
 	t.Parallel()
+	none := []instantJSON{} // for there are many
 	want := []simulatedJSON{
-		{Plan: "fixed-window 100/1s", Admitted: 250, Denied: 100, Peak100ms: 100, Peak1s: 195},
-		{Plan: "sliding-window 100/1s", Admitted: 204, Denied: 146, Peak100ms: 57, Peak1s: 104},
-		{Plan: "sliding-log 100/1s", Admitted: 200, Denied: 150, Peak100ms: 57, Peak1s: 100},
-		{Plan: "token-bucket 100/s burst 100", Admitted: 259, Denied: 91, Peak100ms: 105, Peak1s: 159},
-		{Plan: "token-bucket 100/s burst 10", Admitted: 169, Denied: 181, Peak100ms: 19, Peak1s: 69},
-		{Plan: "gcra 100/s burst 100", Admitted: 259, Denied: 91, Peak100ms: 105, Peak1s: 159},
-		{Plan: "gcra 100/s burst 10", Admitted: 169, Denied: 181, Peak100ms: 19, Peak1s: 69},
+		{Plan: "fixed-window 100/1s", Admitted: 250, Denied: 100, Peak100ms: 100, Peak1s: 195, ByInstant: none},
+		{Plan: "sliding-window 100/1s", Admitted: 204, Denied: 146, Peak100ms: 57, Peak1s: 104, ByInstant: none},
+		{Plan: "sliding-log 100/1s", Admitted: 200, Denied: 150, Peak100ms: 57, Peak1s: 100, ByInstant: none},
+		{Plan: "token-bucket 100/s burst 100", Admitted: 259, Denied: 91, Peak100ms: 105, Peak1s: 159, ByInstant: none},
+		{Plan: "token-bucket 100/s burst 10", Admitted: 169, Denied: 181, Peak100ms: 19, Peak1s: 69, ByInstant: none},
+		{Plan: "gcra 100/s burst 100", Admitted: 259, Denied: 91, Peak100ms: 105, Peak1s: 159, ByInstant: none},
+		{Plan: "gcra 100/s burst 10", Admitted: 169, Denied: 181, Peak100ms: 19, Peak1s: 69, ByInstant: none},
 	}
 	require.Equal(t, want, simulated(t, command(t.Context(), nil, "simulate", "--json")))
 	got := command(t.Context(), nil, "simulate")

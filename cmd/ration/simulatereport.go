@@ -73,7 +73,7 @@ type simulatedJSON struct {
 	Denied    int64         `json:"denied"`
 	Peak100ms int64         `json:"peak_100ms"`
 	Peak1s    int64         `json:"peak_1s"`
-	ByInstant []instantJSON `json:"by_instant,omitempty"`
+	ByInstant []instantJSON `json:"by_instant"`
 }
 
 type instantJSON struct {
@@ -86,6 +86,7 @@ func simulateJSON(outcomes []simulate.Outcome) []simulatedJSON {
 	for _, o := range outcomes {
 		p := simulatedJSON{
 			Plan: o.Plan, Admitted: o.Admitted, Denied: o.Denied, Peak100ms: o.Peak100ms, Peak1s: o.Peak1s,
+			ByInstant: []instantJSON{},
 		}
 		for _, i := range o.ByInstant {
 			p.ByInstant = append(p.ByInstant, instantJSON{json.Number(simulate.Seconds(i.At)), i.Admitted})
