@@ -234,7 +234,7 @@ func TestReplayRealLog(t *testing.T) {
 	require.Equal(t, planJSON{
 		Plan: "fixed-window 60/2h", Admitted: 9771, Denied: 228, Malformed: 1, Top: []keyJSON{},
 	}, window)
-	for plan, admitted := range map[string]int64{
+	for plan, admitted := range map[string]int{
 		"sliding-log 60/2h": 9732, "sliding-window 60/2h": 9701, "gcra 1/2s burst 5": 9586,
 	} {
 		got := replayed(t, command(t.Context(), nil, "replay", log, "--json", "--top", "0", "--plan", plan))
