@@ -148,7 +148,8 @@ func TestSimulateJSON(t *testing.T) {
     "admitted": 250,
     "denied": 100,
     "peak_100ms": 100,
-    "peak_1s": 195
+    "peak_1s": 195,
+    "by_instant": []
   }
 ]
 `, ""}, got)
