@@ -46,7 +46,7 @@ func New(plan ration.Plan) Model {
 	case ration.TokenBucket:
 		return &bucket{plan: p}
 	case ration.GCRA:
-		return &gcra{plan: p, full: make(map[ration.GCRA]*big.Rat)}
+		return &gcra{plan: p, full: make(map[string]*big.Rat)}
 	default:
 		panic("model: unknown plan")
 	}
