@@ -12,7 +12,7 @@ var fixedWindowPeek = script{name: "fixedwindow_peek", source: &fixedWindowPeekS
 //go:embed scripts/fixedwindow_take.lua
 var fixedWindowTakeSource string
 
-var fixedWindowTake = script{name: "fixedwindow_take", source: &fixedWindowTakeSource, digest: "5d78f17bf51f4846c5a2cac40d3035a8878e1ba7", fields: 3}
+var fixedWindowTake = script{name: "fixedwindow_take", source: &fixedWindowTakeSource, digest: "8ad8a0a01c3ac1273583cce21d4e0871b8e01c32", fields: 3}
 
 //go:embed scripts/gcra_one.lua
 var gcraOneSource string
@@ -27,7 +27,7 @@ var gcraPeek = script{name: "gcra_peek", source: &gcraPeekSource, digest: "25978
 //go:embed scripts/gcra_take.lua
 var gcraTakeSource string
 
-var gcraTake = script{name: "gcra_take", source: &gcraTakeSource, digest: "b82eeca463afef4d4ef339e9b34aa4d1fb24af3a", fields: 2}
+var gcraTake = script{name: "gcra_take", source: &gcraTakeSource, digest: "5cac06434a1231d4408762be1443b5fbd589c736", fields: 2}
 
 //go:embed scripts/slidinglog_peek.lua
 var slidingLogPeekSource string
@@ -37,17 +37,17 @@ var slidingLogPeek = script{name: "slidinglog_peek", source: &slidingLogPeekSour
 //go:embed scripts/slidinglog_take.lua
 var slidingLogTakeSource string
 
-var slidingLogTake = script{name: "slidinglog_take", source: &slidingLogTakeSource, digest: "ec9678c0505f1697e066b27b5f717aeb637d301a", fields: 4}
+var slidingLogTake = script{name: "slidinglog_take", source: &slidingLogTakeSource, digest: "684b48fe6b2f58b9ae8b23fe325c05bf0325de81", fields: 4}
 
 //go:embed scripts/slidingwindow_peek.lua
 var slidingWindowPeekSource string
 
-var slidingWindowPeek = script{name: "slidingwindow_peek", source: &slidingWindowPeekSource, digest: "e865dc747a9d6bac6e5fde4879df5c3e46368e49", fields: 4}
+var slidingWindowPeek = script{name: "slidingwindow_peek", source: &slidingWindowPeekSource, digest: "8fe25c6cc99f9efd6df29118c4f6cea8117a503b", fields: 4}
 
 //go:embed scripts/slidingwindow_take.lua
 var slidingWindowTakeSource string
 
-var slidingWindowTake = script{name: "slidingwindow_take", source: &slidingWindowTakeSource, digest: "cdcf405da4578bfde881dce726fba18df2b79404", fields: 4}
+var slidingWindowTake = script{name: "slidingwindow_take", source: &slidingWindowTakeSource, digest: "04801616c245c1901ee33cfded88139e0d9d5ec1", fields: 4}
 
 //go:embed scripts/tokenbucket_peek.lua
 var tokenBucketPeekSource string
@@ -57,4 +57,4 @@ var tokenBucketPeek = script{name: "tokenbucket_peek", source: &tokenBucketPeekS
 //go:embed scripts/tokenbucket_take.lua
 var tokenBucketTakeSource string
 
-var tokenBucketTake = script{name: "tokenbucket_take", source: &tokenBucketTakeSource, digest: "775fa371c0eb813f9014a20a7fbb5f0e23d361c3", fields: 4}
+var tokenBucketTake = script{name: "tokenbucket_take", source: &tokenBucketTakeSource, digest: "f42ec481033892723ec4349be6663b89ef6578f7", fields: 4}

@@ -11,7 +11,7 @@ import (
 // Guarantee: in any span of the length of a Window, closed at its end and open at its start, at most Limit units are granted.
 //
 // Its price is memory: about 110 bytes in Redis for each grant in the window, whatever its cost. The time of a decision does
-// not depend on how many there are, but for its logarithm; up to a thousand that are out are taken away at once.
+// not depend on how many there are, but for its logarithm; up to five hundred that are out are taken away at once.
 //
 // Grants that are ahead of a clock which stepped back count as made now: nothing is given back, and all are out within a
 // Window.
@@ -19,7 +19,8 @@ import (
 // A changed Limit counts at once, with all that was granted before; so does a changed Window, but for grants that were out
 // under a shorter one, which are forgotten. So one key should not be decided under windows of different lengths in turn.
 //
-// The zero value is refused. Stored: a sorted set per key, which expires when its newest grant is one Window old.
+// The zero value is refused. Stored: a sorted set per key, which expires when its newest grant is one Window old, or a
+// second later.
 type SlidingLog struct {
 	// Limit is the units per window: 1 to 100,000. For more, use [SlidingWindow] or [GCRA].
 	Limit int64

@@ -14,7 +14,8 @@ import (
 // of one that begins within it up to nearly twice Limit are possible, though only where the grants of the first window all came
 // late in it. [SlidingLog] has no such span.
 //
-// A clock that steps back into an earlier window gives nothing back: all that was counted then counts in the open window.
+// A clock that steps back into an earlier window gives nothing back: all that was counted, up to Limit, then counts in the open
+// window.
 //
 // A changed Limit counts at once, with all that was granted before. Under a changed Window, what the estimate says of the old
 // ones counts as granted in the open one, from the first request that is decided under the new plan. So one key should not be
@@ -127,7 +128,7 @@ func (t *slidingWindowTwin) countsAt(nowMicros int64) (previous, current int64, 
 	case behind == 1:
 		return t.current, 0, false
 	case behind < 0:
-		return 0, t.previous + t.current, true
+		return 0, max(min(t.previous+t.current, t.limit), t.current), true
 	default:
 		return 0, 0, false
 	}

@@ -3,9 +3,9 @@
 -- KEYS:  key
 -- ARGV:  cost units; count requests; limit units; window us
 -- Reply: granted requests; remaining units; retry us, 0 if all were granted; reset us
--- Cost:  O(log N) for N grants in the window, and O(1000) to take away what is out
+-- Cost:  O(log N) for N grants in the window, and O(500) to take away what is out
 -- Uses:  PEXPIREAT PEXPIRETIME TIME UNLINK ZADD ZCARD ZRANGE ZRANGEBYSCORE ZRANK ZREMRANGEBYRANK ZREMRANGEBYSCORE
-local key, cost, count = KEYS[1], ARGV[1] + 0, ARGV[2] + 0
+local key, cost, count = KEYS[1], ARGV[1] + 0, ARGV[2] == '1' and 1 or ARGV[2] + 0
 local limit, window = ARGV[3] + 0, ARGV[4] + 0
 
 -- whole(integer): a whole number as text with all its digits. A number handed to a command as it is may be written
@@ -85,13 +85,13 @@ if total > 0 and newest > now then
   redis.call('ZADD', key, whole(now), merged)
   newest, write = now, true
 end
--- The grant is added, as one member, and of those that are out at most a thousand are taken away, so that no
+-- The grant is added, as one member, and of those that are out at most five hundred are taken away, so that no
 -- call takes long; a log that is out as a whole is freed by Redis in the background.
 if units > 0 then
   if trim and total == 0 then
     redis.call('UNLINK', key)
   elseif trim then
-    redis.call('ZREMRANGEBYRANK', key, '0', whole(math.min(redis.call('ZRANK', key, oldest[1]), 1000) - 1))
+    redis.call('ZREMRANGEBYRANK', key, '0', whole(math.min(redis.call('ZRANK', key, oldest[1]), 500) - 1))
   end
   sum = (sum + units) % 100000000000
   local added = entry(sum, units)
@@ -102,8 +102,12 @@ if units > 0 then
   total, newest = total + units, now
 end
 -- The key expires when its newest grant is out; later where this plan's window is longer than the one it was set for,
--- even if nothing was granted under it yet.
+-- even if nothing was granted under it yet. A large log is kept for a second more: whoever comes right then
+-- finds it out and lets Redis free it in the background, where one that has expired is freed within the call.
 local out = math.max(newest + window, now + 1)
+if total > 1000 then
+  out = out + 1000000
+end
 local moment = (out + -out % 1000) / 1000
 if write or stored and redis.call('PEXPIRETIME', key) < (total > 0 and moment or 0) then
   redis.call('PEXPIREAT', key, whole(moment))

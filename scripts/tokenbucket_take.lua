@@ -4,7 +4,7 @@
 -- Reply: granted requests; remaining tokens; part 1/d tokens; ahead us
 -- Cost:  O(1)
 -- Uses:  HMGET HSET PEXPIREAT PTTL TIME
-local key, cost, count = KEYS[1], ARGV[1] + 0, ARGV[2] + 0
+local key, cost, count = KEYS[1], ARGV[1] + 0, ARGV[2] == '1' and 1 or ARGV[2] + 0
 local burst, n, d, plan = ARGV[3] + 0, ARGV[4] + 0, ARGV[5] + 0, ARGV[6]
 
 -- Now, in microseconds of the server's clock since 1970. Added as numbers: as text, "5" microseconds would

@@ -163,7 +163,7 @@ func numbers() []scenario {
 			allow(960*s+ms, 1_000_000_000, 0), deny(960*s+ms, 1, 0, us),
 		}},
 		{"B15 large numbers", log(100_000, 86_400_000*ms), []step{
-			allow(0, 99_999, 1), allow(0, 1, 0), expires(0, 86_400_000, 86_400_000), deny(1*us, 100_000, 0, 86_400*s-us),
+			allow(0, 99_999, 1), allow(0, 1, 0), expires(0, 86_401_000, 86_401_000), deny(1*us, 100_000, 0, 86_400*s-us),
 		}},
 		{"B17 seconds and microseconds glued together", bucket(per(10_000, s), 1), []step{
 			allow(999*us, 1, 0), deny(1000*us, 1, 0, 99*us), deny(1098*us, 1, 0, us), allow(1099*us, 1, 0),

@@ -36,7 +36,8 @@ func (w *slidingWindow) settle(now int64) {
 		}
 	}
 	if last > index { // the clock stepped back
-		w.granted = map[int64]int64{index: w.granted[last] + w.granted[last-1]}
+		all := min(w.granted[last]+w.granted[last-1], w.plan.Limit)
+		w.granted = map[int64]int64{index: max(w.granted[last], all)}
 	}
 	if w.counted.Window != w.plan.Window {
 		estimate := ceil(w.estimate(now))

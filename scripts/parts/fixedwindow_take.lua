@@ -4,7 +4,7 @@
 -- Reply: granted requests; remaining units; left ms
 -- Cost:  O(1)
 -- Uses:  GET INCRBY PEXPIRE PEXPIREAT PEXPIRETIME PTTL SET TIME
-local key, cost, count = KEYS[1], ARGV[1] + 0, ARGV[2] + 0
+local key, cost, count = KEYS[1], ARGV[1] + 0, ARGV[2] == '1' and 1 or ARGV[2] + 0
 local limit, window, mode = ARGV[3] + 0, ARGV[4] + 0, ARGV[5]
 --@ fixedwindow_now
 --@ fixedwindow_look

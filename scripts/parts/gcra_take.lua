@@ -4,7 +4,7 @@
 -- Reply: granted requests; spent 1/n us
 -- Cost:  O(1)
 -- Uses:  GET PEXPIRETIME PTTL SET TIME
-local key, cost, count = KEYS[1], ARGV[1] + 0, ARGV[2] + 0
+local key, cost, count = KEYS[1], ARGV[1] + 0, ARGV[2] == '1' and 1 or ARGV[2] + 0
 local capacity, n = ARGV[3] + 0, ARGV[4] + 0
 --@ now
 --@ gcra_modulus

@@ -7,8 +7,8 @@
 -- and in this; the weight of the previous one, rounded up: its units in proportion to the part of it that a
 -- window which ends now still covers; and the state of what is stored: 0 nothing, 1 the counts of the open
 -- window, 2 those of an earlier one, 3 something to be stored anew. That is so where the clock stepped back
--- behind the stored window: then all that was counted counts in the open one. And where the windows had
--- another length: then what they weigh now counts in the open one of the new length.
+-- behind the stored window: then all that was counted, up to the limit, counts in the open one. And where the
+-- windows had another length: then what they weigh now counts in the open one of the new length.
 local previous, current, state, length = 0, 0, 0, window
 local h = redis.call('HMGET', key, 'i', 'p', 'c', 'w')
 if h[1] then
@@ -24,7 +24,7 @@ if h[1] then
   elseif behind == 1 then
     previous = h[3] + 0
   elseif behind < 0 then
-    current, state = h[2] + h[3], 3
+    current, state = math.max(math.min(h[2] + h[3], limit), h[3] + 0), 3
   end
 end
 local weight = previous

@@ -4,7 +4,7 @@
 -- Reply: granted requests; remaining units, below 0 where the limit was lowered; previous units; elapsed us
 -- Cost:  O(1)
 -- Uses:  HINCRBY HMGET HSET PEXPIREAT PTTL TIME
-local key, cost, count = KEYS[1], ARGV[1] + 0, ARGV[2] + 0
+local key, cost, count = KEYS[1], ARGV[1] + 0, ARGV[2] == '1' and 1 or ARGV[2] + 0
 local limit, window = ARGV[3] + 0, ARGV[4] + 0
 --@ now
 --@ slidingwindow_look
