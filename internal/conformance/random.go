@@ -91,6 +91,10 @@ func newWalk(t *testing.T, r *rapid.T, backend Backend, plan ration.Plan, newTwi
 	// end of a fixed window is the end of its key.
 	_, ends := plan.(ration.FixedWindow)
 	w.lives = ends || !w.steps && !w.changes
+	if _, isGCRA := plan.(ration.GCRA); isGCRA && w.changes {
+		// Each plan has a key of its own; and one that lived on while another plan was used would come round again.
+		w.lives, w.steps = true, false
+	}
 	w.steps = w.steps && (!ends || backend.StepsBack())
 	w.startTwin(r)
 	w.pass(0)
