@@ -160,3 +160,25 @@ func ExampleParsePlan() {
 	//                   ^^^^^
 	// want burst and a number of units
 }
+
+// At most ten units in any minute, to the unit: the wait is until so many are a minute old as the request lacks.
+func ExampleSlidingLog() {
+	rdb, stop := exampleRedis()
+	defer stop()
+	client, _ := ration.New(rdb, ration.WithTimeout(time.Second))
+	defer client.Close()
+	export, _ := client.Limiter("export", ration.SlidingLog{Limit: 10, Window: time.Minute})
+
+	for _, rows := range []int64{6, 3, 2, 1} {
+		d, err := export.AllowN(context.Background(), "tenant:42", rows)
+		if err != nil {
+			panic(err)
+		}
+		fmt.Println(rows, d.Allowed, d.Remaining, d.RetryAfter)
+	}
+	// Output:
+	// 6 true 4 0s
+	// 3 true 1 0s
+	// 2 false 1 1m0s
+	// 1 true 0 0s
+}
