@@ -18,6 +18,6 @@ stds.script = {
 
 std = 'script'
 include_files = { 'scripts/*.lua' }
-max_line_length = 120
+max_line_length = 122
 codes = true
 files['scripts/*_peek.lua'] = { ignore = { '231', '311' } }

@@ -42,9 +42,9 @@ func (e *executor) call(
 	return e.do(ctx, timeout, s, newCommand(s, key, lead, args))
 }
 
-// delete deletes a key.
+// delete deletes a key; Redis frees what it held in the background.
 func (e *executor) delete(ctx context.Context, timeout time.Duration, key string) error {
-	_, err := e.do(ctx, timeout, nil, newPlainCommand("del", key))
+	_, err := e.do(ctx, timeout, nil, newPlainCommand("unlink", key))
 	return err
 }
 

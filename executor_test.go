@@ -108,7 +108,7 @@ func (b *blocker) handle(c *server.Peer, cmd string, args []string) {
 // A connection lost in the middle of a call, of which nobody knows whether it was charged, is not tried again.
 func TestSentOnce(t *testing.T) {
 	t.Parallel()
-	f := newFakeRedis(t, map[string]server.Cmd{"EVALSHA": hangUp, "EVAL": hangUp, "DEL": hangUp, "PING": hangUp})
+	f := newFakeRedis(t, map[string]server.Cmd{"EVALSHA": hangUp, "EVAL": hangUp, "UNLINK": hangUp, "PING": hangUp})
 	client, limiter := f.limiter(t, ration.WithTimeout(10*time.Second))
 
 	_, err := limiter.Allow(t.Context(), "key")
@@ -118,7 +118,7 @@ func TestSentOnce(t *testing.T) {
 	require.ErrorIs(t, err, ration.ErrUnavailable)
 	require.Equal(t, 2, f.received("EVALSHA"))
 	require.ErrorIs(t, limiter.Reset(t.Context(), "key"), ration.ErrUnavailable)
-	require.Equal(t, 1, f.received("DEL"))
+	require.Equal(t, 1, f.received("UNLINK"))
 	require.ErrorIs(t, client.Ping(t.Context()), ration.ErrUnavailable)
 	require.Equal(t, 1, f.received("PING"))
 	require.Zero(t, f.received("EVAL"))
@@ -175,7 +175,7 @@ func TestUnknownScriptAfterTheCallerLeft(t *testing.T) {
 func TestTimeout(t *testing.T) {
 	t.Parallel()
 	b := newBlocker(t, granted)
-	f := newFakeRedis(t, map[string]server.Cmd{"EVALSHA": b.handle, "DEL": b.handle, "PING": b.handle})
+	f := newFakeRedis(t, map[string]server.Cmd{"EVALSHA": b.handle, "UNLINK": b.handle, "PING": b.handle})
 	client, limiter := f.limiter(t) // 10 ms by default
 	begin := time.Now()
 	for _, call := range []func() error{

@@ -26,8 +26,9 @@ type FixedWindow struct {
 	// Aligned makes the windows those of the server's clock, counted from 1970 in UTC: with a Window of a minute, the
 	// calendar minutes. All keys then start anew in the same instant.
 	Aligned bool
-	// RestartOnDeny makes a denied request start the window again, what was counted staying: whoever keeps trying stays
-	// out until one whole Window has passed without a try. For attempts to log in. Not together with Aligned.
+	// RestartOnDeny makes a denied request start the window again, what was counted staying: whoever keeps trying what was
+	// denied stays out until one whole Window has passed without a try; a request of a lower cost may still fit. For
+	// attempts to log in. Not together with Aligned.
 	RestartOnDeny bool
 }
 
@@ -109,7 +110,9 @@ func (p FixedWindow) prepare() (*preparedPlan, error) {
 }
 
 func (p FixedWindow) plausible(r reply) bool {
-	return 0 <= r[1] && r[1] <= p.Limit && 0 <= r[2] && r[2] <= p.Window.Milliseconds()
+	remaining, left := r[1], r[2]
+	return 0 <= remaining && remaining <= p.Limit && 0 <= left && left <= p.Window.Milliseconds() &&
+		(left > 0 || remaining == p.Limit)
 }
 
 func (p FixedWindow) outcome(r reply, _ int64) outcome {

@@ -14,10 +14,13 @@ import (
 // the rate is rounded down, as for [TokenBucket].
 //
 // A clock that steps back counts as units spent, at most one Burst: nothing is granted that a TokenBucket would not grant, and
-// the key is as good as new within Burst/Rate of the new clock at the latest.
+// the key is as good as new within Burst/Rate of the new clock at the latest. Moments come round again after 2^52 µs (142
+// years), divided by the units of the Rate in lowest terms per microsecond: 75 minutes of 999983/s, where few rates have such
+// units. A step back by just that is not seen. Nor is it seen that a key is old, if its expiry was taken away by hand and it is
+// more than a quarter of that old: it then counts as spent, once.
 //
-// A changed plan starts afresh, with a full Burst, for what is kept has a meaning only under its Rate; a plan that comes
-// back finds what it left. Where the level is to survive a change, use [TokenBucket].
+// A changed plan starts afresh, with a full Burst, for what is kept has a meaning only under its numbers. Two plans used side by
+// side have a count each, and a plan that comes back finds its own. Where the level is to survive a change, use [TokenBucket].
 //
 // The zero value is refused. Stored: an integer per key and plan, some 115 bytes in Redis with a key of 12, which expires when
 // everything is earned again.

@@ -99,7 +99,7 @@ func (p *preparedPlan) decision(r reply, cost, count int64) (Decision, error) {
 	plausible := 0 <= granted && granted <= count && p.plausible(r)
 	if plausible {
 		o = p.outcome(r, cost)
-		plausible = granted*cost+o.remaining <= p.limit
+		plausible = granted*cost+o.remaining <= p.limit && (granted > 0 || count == 0 || o.retryAfter > 0)
 	}
 	if !plausible {
 		return Decision{}, unavailable(fmt.Errorf("the key holds what no %s can have left: the reply is %d", p.text, r))

@@ -17,37 +17,37 @@ var fixedWindowTake = script{name: "fixedwindow_take", source: &fixedWindowTakeS
 //go:embed scripts/gcra_one.lua
 var gcraOneSource string
 
-var gcraOne = script{name: "gcra_one", source: &gcraOneSource, digest: "c5654f326f820ff976991d0cefad74bf802c5b3b", fields: 1}
+var gcraOne = script{name: "gcra_one", source: &gcraOneSource, digest: "f5a431245fc1d9104baf94935b2d604aa378b041", fields: 1}
 
 //go:embed scripts/gcra_peek.lua
 var gcraPeekSource string
 
-var gcraPeek = script{name: "gcra_peek", source: &gcraPeekSource, digest: "25978c9e05da4986bfec7deef8a8c5bcc9a94d08", fields: 1}
+var gcraPeek = script{name: "gcra_peek", source: &gcraPeekSource, digest: "3c176b4c3d7fd53dcf0db0d8314cbbc78f9912c4", fields: 1}
 
 //go:embed scripts/gcra_take.lua
 var gcraTakeSource string
 
-var gcraTake = script{name: "gcra_take", source: &gcraTakeSource, digest: "5cac06434a1231d4408762be1443b5fbd589c736", fields: 2}
+var gcraTake = script{name: "gcra_take", source: &gcraTakeSource, digest: "cf6cb502dbe02ad092d1bb987d1abdb8ae1e0d15", fields: 2}
 
 //go:embed scripts/slidinglog_peek.lua
 var slidingLogPeekSource string
 
-var slidingLogPeek = script{name: "slidinglog_peek", source: &slidingLogPeekSource, digest: "cac5c62432bf03e0ed533eddfd775d7ae689541d", fields: 4}
+var slidingLogPeek = script{name: "slidinglog_peek", source: &slidingLogPeekSource, digest: "10441c4da61ac88d169f7a7c0944ebbda9d7b6fe", fields: 4}
 
 //go:embed scripts/slidinglog_take.lua
 var slidingLogTakeSource string
 
-var slidingLogTake = script{name: "slidinglog_take", source: &slidingLogTakeSource, digest: "684b48fe6b2f58b9ae8b23fe325c05bf0325de81", fields: 4}
+var slidingLogTake = script{name: "slidinglog_take", source: &slidingLogTakeSource, digest: "2837253ecc1d30aba23ab2bbfdc647d8b3634d12", fields: 4}
 
 //go:embed scripts/slidingwindow_peek.lua
 var slidingWindowPeekSource string
 
-var slidingWindowPeek = script{name: "slidingwindow_peek", source: &slidingWindowPeekSource, digest: "8fe25c6cc99f9efd6df29118c4f6cea8117a503b", fields: 4}
+var slidingWindowPeek = script{name: "slidingwindow_peek", source: &slidingWindowPeekSource, digest: "14dbb4de0813bfd9b79b8108b3d5243dd7806e8e", fields: 4}
 
 //go:embed scripts/slidingwindow_take.lua
 var slidingWindowTakeSource string
 
-var slidingWindowTake = script{name: "slidingwindow_take", source: &slidingWindowTakeSource, digest: "04801616c245c1901ee33cfded88139e0d9d5ec1", fields: 4}
+var slidingWindowTake = script{name: "slidingwindow_take", source: &slidingWindowTakeSource, digest: "f8a8e62277e98f49b93574575831c26ce9f326a4", fields: 4}
 
 //go:embed scripts/tokenbucket_peek.lua
 var tokenBucketPeekSource string
@@ -57,4 +57,4 @@ var tokenBucketPeek = script{name: "tokenbucket_peek", source: &tokenBucketPeekS
 //go:embed scripts/tokenbucket_take.lua
 var tokenBucketTakeSource string
 
-var tokenBucketTake = script{name: "tokenbucket_take", source: &tokenBucketTakeSource, digest: "f42ec481033892723ec4349be6663b89ef6578f7", fields: 4}
+var tokenBucketTake = script{name: "tokenbucket_take", source: &tokenBucketTakeSource, digest: "d10fa7712c58bb44efae367d73638de47b118db4", fields: 4}

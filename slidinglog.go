@@ -10,14 +10,16 @@ import (
 //
 // Guarantee: in any span of the length of a Window, closed at its end and open at its start, at most Limit units are granted.
 //
-// Its price is memory: about 110 bytes in Redis for each grant in the window, whatever its cost. The time of a decision does
-// not depend on how many there are, but for its logarithm; up to five hundred that are out are taken away at once.
+// Its price is memory: 100 to 120 bytes in Redis for each grant in the window, whatever its cost. The time of a decision does
+// not depend on how many there are, but for its logarithm; up to 250 that are out are taken away at once. A log that
+// nobody asks for any more is freed by Redis when it expires: for logs of very many grants set lazyfree-lazy-expire to yes, so
+// that it does that in the background too.
 //
-// Grants that are ahead of a clock which stepped back count as made now: nothing is given back, and all are out within a
-// Window.
+// Grants that are ahead of a clock which stepped back count as made now, and where those are more than 250, so do all
+// others: nothing is given back, and all are out within a Window.
 //
 // A changed Limit counts at once, with all that was granted before; so does a changed Window, but for grants that were out
-// under a shorter one, which are forgotten. So one key should not be decided under windows of different lengths in turn.
+// under a shorter one and may have been taken away. So one key should not be decided under windows of different lengths in turn.
 //
 // The zero value is refused. Stored: a sorted set per key, which expires when its newest grant is one Window old, or a
 // second later.

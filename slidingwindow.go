@@ -17,9 +17,10 @@ import (
 // A clock that steps back into an earlier window gives nothing back: all that was counted, up to Limit, then counts in the open
 // window.
 //
-// A changed Limit counts at once, with all that was granted before. Under a changed Window, what the estimate says of the old
-// ones counts as granted in the open one, from the first request that is decided under the new plan. So one key should not be
-// decided under windows of different lengths in turn: the shorter ones make it forget early.
+// A changed Limit counts at once, with all that was granted before. Under a changed Window the estimate stays as it is, from the
+// first request that is decided under the new plan: what was granted in the open window counts in that of the new length, and
+// what the one before weighs is lost by the end of that. So one key should not be decided under windows of different lengths in
+// turn: what counts is then forgotten as the windows of either length end.
 //
 // The zero value is refused. Stored: a hash per key, some 200 bytes in Redis with a key of 12, which expires when the last
 // grant has no weight any more, one to two Windows after it.

@@ -20,7 +20,7 @@ func benchmarkWork(b *testing.B, w work) {
 		b.Fatal(err)
 	}
 	b.Cleanup(t.stop)
-	bench := newBenchmark(t.options, standard(), b.Output())
+	bench := newBenchmark(t, standard(), b.Output())
 	b.Cleanup(func() {
 		if err := bench.cleanUp(); err != nil {
 			b.Error(err)

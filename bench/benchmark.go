@@ -18,6 +18,10 @@ type settings struct {
 	callers  []int         // how many ask at once, a column for each
 	manyKeys int           // how many keys the work with many has
 	sample   int           // how many decisions are counted of what each costs
+	parts    int           // of a sample, in a round, of which each is measured by itself
+
+	logLengths []int // of the logs of SlidingLog that are measured, a line for each
+	storedKeys int   // how many keys are stored to see what one takes
 }
 
 // standard is how they are measured unless the arguments say otherwise.
@@ -28,6 +32,10 @@ func standard() settings {
 		callers:  []int{1, 16, 64, 256},
 		manyKeys: 100_000,
 		sample:   20_000,
+		parts:    20,
+
+		logLengths: []int{100, 1000, 10_000},
+		storedKeys: 25_000,
 	}
 }
 
@@ -39,17 +47,19 @@ type benchmark struct {
 	options  *redis.Options
 	keys     *keySource
 	progress io.Writer
+	pause    func(context.Context, time.Duration) error
 }
 
-func newBenchmark(o *redis.Options, s settings, progress io.Writer) *benchmark {
+func newBenchmark(t *target, s settings, progress io.Writer) *benchmark {
 	all := peers()
 	return &benchmark{
 		settings: s,
 		peers:    all,
 		base:     slices.IndexFunc(all, func(p peer) bool { return p.name == baseline }),
-		options:  o,
+		options:  t.options,
 		keys:     newKeySource(),
 		progress: progress,
+		pause:    t.pause,
 	}
 }
 
@@ -116,39 +126,6 @@ func (b *benchmark) throughput(ctx context.Context, w work) (throughput, error) 
 			return result, err
 		}
 		result.add(count(callers, "caller"), measured, b.base)
-	}
-	return result, nil
-}
-
-// serverTimes measures what Redis itself does for a decision on one key: allowed, denied.
-func (b *benchmark) serverTimes(ctx context.Context) (figures, error) {
-	rdb := redis.NewClient(b.options)
-	defer func() { _ = rdb.Close() }()
-	var result figures
-	for _, c := range []struct {
-		column string
-		quota  quota
-	}{
-		{"allowed", plenty},
-		{"denied", scarce},
-	} {
-		b.tell("Time in Redis, %s", c.column)
-		calls := make([]scriptCall, len(b.peers))
-		for i, p := range b.peers {
-			var err error
-			if calls[i], err = recordCall(ctx, p, b.options, c.quota, b.keys.next()); err != nil {
-				return result, err
-			}
-		}
-		// A measurement takes a few milliseconds, and most of many short ones meet nothing else that the machine does.
-		const parts = 20
-		measured, err := inRounds(parts*b.rounds, len(calls), func(i int) (float64, error) {
-			return serverTime(ctx, rdb, calls[i], b.sample/parts)
-		})
-		if err != nil {
-			return result, err
-		}
-		result.add(c.column, measured, b.base)
 	}
 	return result, nil
 }

@@ -78,7 +78,7 @@ const longestSpan = 10 * time.Second
 
 // measure does all there is to measure, and cleans up.
 func measure(ctx context.Context, t *target, s settings, progress io.Writer) (r *report, err error) {
-	b := newBenchmark(t.options, s, progress)
+	b := newBenchmark(t, s, progress)
 	defer func() {
 		if e := b.cleanUp(); err == nil && e != nil {
 			err = e
@@ -107,6 +107,12 @@ func measure(ctx context.Context, t *target, s settings, progress io.Writer) (r 
 		r.throughputs = append(r.throughputs, result)
 	}
 	if r.serverTimes, err = b.serverTimes(ctx); err != nil {
+		return nil, err
+	}
+	if r.logs, err = b.logs(ctx); err != nil {
+		return nil, err
+	}
+	if r.storages, err = b.storages(ctx); err != nil {
 		return nil, err
 	}
 	if r.memories, err = b.memories(ctx); err != nil {

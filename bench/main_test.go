@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"io"
 	"testing"
 	"time"
@@ -21,8 +22,36 @@ func TestMain(m *testing.M) {
 func embedded(t *testing.T) (*miniredis.Miniredis, *redis.Options) {
 	t.Helper()
 	server := miniredis.RunT(t)
-	server.SetTime(time.Date(2030, time.January, 1, 0, 0, 0, 0, time.UTC))
+	server.SetTime(epoch)
 	return server, &redis.Options{Addr: server.Addr()}
+}
+
+// epoch is where an embedded clock begins.
+var epoch = time.Date(2030, time.January, 1, 0, 0, 0, 0, time.UTC)
+
+// moveClock lets an embedded clock go on by a pause, at once. Only one goroutine may pause.
+func moveClock(server *miniredis.Miniredis) func(context.Context, time.Duration) error {
+	now := epoch
+	return func(_ context.Context, d time.Duration) error {
+		now = now.Add(d)
+		server.SetTime(now)
+		server.FastForward(d)
+		return nil
+	}
+}
+
+// shortest are settings with as little to do as can be.
+func shortest() settings {
+	return settings{
+		rounds:     2,
+		span:       time.Millisecond,
+		callers:    []int{1, 3},
+		manyKeys:   10,
+		sample:     20,
+		parts:      1,
+		logLengths: []int{3, 6},
+		storedKeys: 10,
+	}
 }
 
 // A whole run, as short as can be: every peer answers in every work, the report is complete, and nothing stays behind.
@@ -30,8 +59,7 @@ func TestMeasure(t *testing.T) {
 	t.Parallel()
 	server, o := embedded(t)
 	require.NoError(t, server.Set("bench:of-somebody-else", "1"))
-	s := settings{rounds: 2, span: time.Millisecond, callers: []int{1, 3}, manyKeys: 10, sample: 40}
-	r, err := measure(t.Context(), &target{options: o, place: "inside the test"}, s, io.Discard)
+	r, err := measure(t.Context(), &target{options: o, place: "inside the test", pause: moveClock(server)}, shortest(), io.Discard)
 	require.NoError(t, err)
 	require.Len(t, r.throughputs, 3)
 	require.Len(t, r.memories, len(r.peers))

@@ -31,15 +31,10 @@ type quota struct {
 	window time.Duration // how long a window lasts, of windows
 }
 
-// peers are those that are measured, in the order in which they are shown. The baseline is among them.
+// peers are those that are measured, in the order in which they are shown. The baseline is among them. Of the raw ones, two
+// stand for all: one with a reply of a single integer, and one with several.
 func peers() []peer {
-	return []peer{
-		tokenBucket(),
-		fixedWindow(),
-		rawOf(tokenBucket()),
-		rawOf(fixedWindow()),
-		redisRate(),
-	}
+	return append(ours(), rawOf(gcra()), rawOf(tokenBucket()), redisRate())
 }
 
 // baseline is the name of the peer in whose multiples all figures are.

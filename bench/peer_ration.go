@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -9,43 +10,86 @@ import (
 	"github.com/go-ration/ration"
 )
 
+// ours are the peers of ration, one for each plan.
+func ours() []peer {
+	return []peer{gcra(), tokenBucket(), fixedWindow(), slidingWindow(), slidingLog()}
+}
+
+func gcra() peer {
+	return ofRation("gcra", "ration with the plan GCRA", gcraPlan, (*ration.Limiter).Allow)
+}
+
+// aCount is how many requests gcraForCount asks for at once.
+const aCount = 16
+
+// gcraForCount is GCRA by the script that decides several requests of one unit in one call.
+func gcraForCount() peer {
+	about := fmt.Sprintf("ration with the plan GCRA, %d requests in one call", aCount)
+	return ofRation("gcra for a count", about, gcraPlan,
+		func(l *ration.Limiter, ctx context.Context, key string) (ration.Decision, error) {
+			return l.AllowUpTo(ctx, key, aCount)
+		})
+}
+
+func gcraPlan(q quota) ration.Plan {
+	return ration.GCRA{Rate: ration.Every(q.refill), Burst: q.units}
+}
+
 func tokenBucket() peer {
-	return peer{
-		name:  "tokenbucket",
-		about: "ration with the plan TokenBucket",
-		open: func(rdb *redis.Client, q quota) (limiter, error) {
-			return openRation(rdb, ration.TokenBucket{Rate: ration.Every(q.refill), Burst: q.units})
-		},
-	}
+	return ofRation("tokenbucket", "ration with the plan TokenBucket", func(q quota) ration.Plan {
+		return ration.TokenBucket{Rate: ration.Every(q.refill), Burst: q.units}
+	}, (*ration.Limiter).Allow)
 }
 
 func fixedWindow() peer {
-	return peer{
-		name:  "fixedwindow",
-		about: "ration with the plan FixedWindow",
-		open: func(rdb *redis.Client, q quota) (limiter, error) {
-			return openRation(rdb, ration.FixedWindow{Limit: q.units, Window: q.window})
-		},
-	}
+	return ofRation("fixedwindow", "ration with the plan FixedWindow", func(q quota) ration.Plan {
+		return ration.FixedWindow{Limit: q.units, Window: q.window}
+	}, (*ration.Limiter).Allow)
 }
 
-// openRation makes a limiter of ours as it is by default, but for a timeout that a busy machine keeps too: a measurement
-// with an error in it is none.
-func openRation(rdb *redis.Client, plan ration.Plan) (limiter, error) {
-	client, err := ration.New(rdb, ration.WithTimeout(time.Second))
-	if err != nil {
-		return limiter{}, err
+func slidingWindow() peer {
+	return ofRation("slidingwindow", "ration with the plan SlidingWindow", func(q quota) ration.Plan {
+		return ration.SlidingWindow{Limit: q.units, Window: q.window}
+	}, (*ration.Limiter).Allow)
+}
+
+// mostLogged is the greatest limit of a SlidingLog.
+const mostLogged = 100_000
+
+func slidingLog() peer {
+	return ofRation("slidinglog", "ration with the plan SlidingLog", func(q quota) ration.Plan {
+		if q.units > mostLogged {
+			// So many in so short a window that no key runs out either.
+			q.units, q.window = mostLogged, 100*time.Millisecond
+		}
+		return ration.SlidingLog{Limit: q.units, Window: q.window}
+	}, (*ration.Limiter).Allow)
+}
+
+// ofRation is a peer of ours, with limiters as they are by default, but for a timeout that a busy machine keeps too: a
+// measurement with an error in it is none.
+func ofRation(
+	name, about string,
+	plan func(quota) ration.Plan,
+	decide func(*ration.Limiter, context.Context, string) (ration.Decision, error),
+) peer {
+	open := func(rdb *redis.Client, q quota) (limiter, error) {
+		client, err := ration.New(rdb, ration.WithTimeout(time.Second))
+		if err != nil {
+			return limiter{}, err
+		}
+		l, err := client.Limiter("bench", plan(q))
+		if err != nil {
+			client.Close()
+			return limiter{}, err
+		}
+		return limiter{
+			allow: func(ctx context.Context, key string) (bool, error) {
+				d, err := decide(l, ctx, key)
+				return d.Allowed, err
+			},
+			close: client.Close,
+		}, nil
 	}
-	l, err := client.Limiter("bench", plan)
-	if err != nil {
-		client.Close()
-		return limiter{}, err
-	}
-	return limiter{
-		allow: func(ctx context.Context, key string) (bool, error) {
-			d, err := l.Allow(ctx, key)
-			return d.Allowed, err
-		},
-		close: client.Close,
-	}, nil
+	return peer{name: name, about: about, open: open}
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"strings"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -23,20 +22,32 @@ func rawOf(p peer) peer {
 			if err != nil {
 				return limiter{}, err
 			}
-			if err := rdb.Del(context.Background(), call.storedKey).Err(); err != nil {
+			if err := rdb.Del(context.Background(), call.stored(key)).Err(); err != nil {
 				return limiter{}, err
 			}
-			head, tail, found := strings.Cut(call.storedKey, key)
-			if !found {
-				return limiter{}, fmt.Errorf("%s stores %q as %q", p.name, key, call.storedKey)
-			}
 			return limiter{allow: func(ctx context.Context, key string) (bool, error) {
-				reply, err := rdb.EvalSha(ctx, call.digest, []string{head + key + tail}, call.args...).Int64Slice()
+				reply, err := rdb.EvalSha(ctx, call.digest, []string{call.stored(key)}, call.args...).Result()
 				if err != nil {
 					return false, err
 				}
-				return reply[0] > 0, nil
+				return granted(reply)
 			}}, nil
 		},
 	}
+}
+
+// granted reads the reply of a peer's script: a single integer is less than 0 where the request was denied, and the first
+// of several is how many requests were granted.
+func granted(reply any) (bool, error) {
+	switch r := reply.(type) {
+	case int64:
+		return r >= 0, nil
+	case []any:
+		if len(r) > 0 {
+			if n, ok := r[0].(int64); ok {
+				return n > 0, nil
+			}
+		}
+	}
+	return false, fmt.Errorf("a script replied %v, which is no decision", reply)
 }

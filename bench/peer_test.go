@@ -8,10 +8,19 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// everyPeer is every peer that asks for one request at a time, also those that are measured only in Redis.
+func everyPeer() []peer {
+	all := append(ours(), redisRate())
+	for _, p := range ours() {
+		all = append(all, rawOf(p))
+	}
+	return all
+}
+
 // Every peer allows what the quota holds and denies what is beyond, for each key by itself.
 func TestPeersKeepTheQuota(t *testing.T) {
 	t.Parallel()
-	for _, p := range peers() {
+	for _, p := range everyPeer() {
 		t.Run(p.name, func(t *testing.T) {
 			t.Parallel()
 			_, o := embedded(t)
@@ -32,7 +41,7 @@ func TestPeersKeepTheQuota(t *testing.T) {
 // Every peer allows again what the two quotas of the works give back.
 func TestPeersGiveBack(t *testing.T) {
 	t.Parallel()
-	for _, p := range peers() {
+	for _, p := range everyPeer() {
 		t.Run(p.name, func(t *testing.T) {
 			t.Parallel()
 			server, o := embedded(t)
@@ -42,9 +51,10 @@ func TestPeersGiveBack(t *testing.T) {
 			defer l.close()
 			for i, want := range []bool{true, false, true, false} {
 				if want && i > 0 {
-					now = now.Add(scarce.refill)
+					// A sliding window counts what was granted at its very start for as long as the next one lasts.
+					now = now.Add(2 * scarce.window)
 					server.SetTime(now)
-					server.FastForward(scarce.window)
+					server.FastForward(2 * scarce.window)
 				}
 				allowed, err := l.allow(t.Context(), "a")
 				require.NoError(t, err)
@@ -57,7 +67,7 @@ func TestPeersGiveBack(t *testing.T) {
 // Every peer passes an error of Redis on: what fails is no answer.
 func TestPeersFail(t *testing.T) {
 	t.Parallel()
-	for _, p := range peers() {
+	for _, p := range everyPeer() {
 		t.Run(p.name, func(t *testing.T) {
 			t.Parallel()
 			server, o := embedded(t)
@@ -73,33 +83,104 @@ func TestPeersFail(t *testing.T) {
 
 func TestBaselineIsAPeer(t *testing.T) {
 	t.Parallel()
-	b := newBenchmark(&redis.Options{}, standard(), nil)
+	b := newBenchmark(&target{options: &redis.Options{}}, standard(), nil)
 	require.Equal(t, baseline, b.peers[b.base].name)
+}
+
+// Each plan is measured by itself, and at least one raw call of each shape of reply.
+func TestPeers(t *testing.T) {
+	t.Parallel()
+	var names []string
+	for _, p := range peers() {
+		names = append(names, p.name)
+	}
+	require.Equal(t, []string{
+		"gcra", "tokenbucket", "fixedwindow", "slidingwindow", "slidinglog", "raw-gcra", "raw-tokenbucket", baseline,
+	}, names)
+}
+
+// A request for a count takes as much as there is, of which it is allowed to leave nothing.
+func TestGCRAForCount(t *testing.T) {
+	t.Parallel()
+	_, o := embedded(t)
+	l, err := gcraForCount().opened(o, quota{units: aCount + 1, refill: time.Hour})
+	require.NoError(t, err)
+	defer l.close()
+	for i, want := range []bool{true, true, false} {
+		allowed, err := l.allow(t.Context(), "a")
+		require.NoError(t, err)
+		require.Equal(t, want, allowed, "request %d", i)
+	}
 }
 
 // What is recorded of a peer is what decides: sent again by hand, it takes one unit more.
 func TestRecordCall(t *testing.T) {
 	t.Parallel()
-	for _, p := range peers() {
+	for _, p := range everyPeer() {
 		t.Run(p.name, func(t *testing.T) {
 			t.Parallel()
 			_, o := embedded(t)
+			const key = "the-key"
 			q := quota{units: 4, refill: time.Hour, window: time.Hour}
-			call, err := recordCall(t.Context(), p, o, q, "a")
+			call, err := recordCall(t.Context(), p, o, q, key)
 			require.NoError(t, err)
-			require.Contains(t, call.storedKey, "a")
+			require.Contains(t, call.stored("other"), "other")
 
 			rdb := redis.NewClient(o)
 			defer func() { _ = rdb.Close() }()
-			require.NoError(t, rdb.EvalSha(t.Context(), call.digest, []string{call.storedKey}, call.args...).Err())
+			require.NoError(t, rdb.EvalSha(t.Context(), call.digest, []string{call.stored(key)}, call.args...).Err())
 			l, err := p.opened(o, q)
 			require.NoError(t, err)
 			defer l.close()
 			for _, want := range []bool{true, false} {
-				allowed, err := l.allow(t.Context(), "a")
+				allowed, err := l.allow(t.Context(), key)
 				require.NoError(t, err)
 				require.Equal(t, want, allowed)
 			}
 		})
+	}
+}
+
+// A recorded call can be made to cost more, and stays as it is itself.
+func TestCosting(t *testing.T) {
+	t.Parallel()
+	_, o := embedded(t)
+	call, err := recordCall(t.Context(), slidingLog(), o, quota{units: 10, window: time.Hour}, "the-key")
+	require.NoError(t, err)
+	rdb := redis.NewClient(o)
+	defer func() { _ = rdb.Close() }()
+	for _, c := range []struct {
+		call scriptCall
+		left int64
+	}{{call.costing(7), 3}, {call, 2}, {call.costing(3), 2}} {
+		reply, err := rdb.EvalSha(t.Context(), c.call.digest, []string{call.stored("other")}, c.call.args...).Result()
+		require.NoError(t, err)
+		left, err := remaining(reply)
+		require.NoError(t, err)
+		require.Equal(t, c.left, left)
+	}
+}
+
+func TestGranted(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		reply any
+		want  bool
+	}{
+		{int64(0), true},
+		{int64(7), true},
+		{int64(-1), false},
+		{int64(-8), false},
+		{[]any{int64(1), int64(9)}, true},
+		{[]any{int64(16), "0.5"}, true},
+		{[]any{int64(0), int64(9)}, false},
+	} {
+		got, err := granted(c.reply)
+		require.NoError(t, err)
+		require.Equal(t, c.want, got, "%v", c.reply)
+	}
+	for _, reply := range []any{nil, "OK", []any{}, []any{"1"}} {
+		_, err := granted(reply)
+		require.Error(t, err, "%v", reply)
 	}
 }

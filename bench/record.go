@@ -5,15 +5,31 @@ import (
 	"fmt"
 	"net"
 	"slices"
+	"strings"
 
 	"github.com/redis/go-redis/v9"
 )
 
-// scriptCall is what a limiter sends to Redis to decide about one key.
+// scriptCall is what a limiter sends to Redis to decide about a key.
 type scriptCall struct {
-	digest    string // the script's SHA-1
-	storedKey string // what the key is called in Redis
-	args      []any  // behind the key
+	digest     string // the script's SHA-1
+	head, tail string // around the key, in the name that it has in Redis
+	args       []any  // behind the key
+}
+
+// stored is what a key is called in Redis.
+func (c scriptCall) stored(key string) string { return c.head + key + c.tail }
+
+// costing is the same call for a request of so many units, of a script whose first argument they are.
+func (c scriptCall) costing(units int) scriptCall {
+	c.args = slices.Clone(c.args)
+	c.args[0] = units
+	return c
+}
+
+// add puts a call about a stored key into a pipeline.
+func (c scriptCall) add(ctx context.Context, p redis.Pipeliner, storedKey string) {
+	p.EvalSha(ctx, c.digest, []string{storedKey}, c.args...)
 }
 
 // recordCall lets a peer decide about a key, twice, and notes the script call it makes when Redis knows the script.
@@ -24,7 +40,7 @@ func recordCall(ctx context.Context, p peer, o *redis.Options, q quota, key stri
 	rdb.AddHook(&r)
 	l, err := p.open(rdb, q)
 	if err != nil {
-		return scriptCall{}, err
+		return scriptCall{}, fmt.Errorf("%s: %w", p.name, err)
 	}
 	if l.close != nil {
 		defer l.close()
@@ -37,11 +53,11 @@ func recordCall(ctx context.Context, p peer, o *redis.Options, q quota, key stri
 	if len(r.args) < 4 || r.args[0] != "evalsha" || fmt.Sprint(r.args[2]) != "1" {
 		return scriptCall{}, fmt.Errorf("%s sends %v, not a script call with one key", p.name, r.args)
 	}
-	return scriptCall{
-		digest:    fmt.Sprint(r.args[1]),
-		storedKey: fmt.Sprint(r.args[3]),
-		args:      r.args[4:],
-	}, nil
+	head, tail, found := strings.Cut(fmt.Sprint(r.args[3]), key)
+	if !found {
+		return scriptCall{}, fmt.Errorf("%s stores %q as %q", p.name, key, r.args[3])
+	}
+	return scriptCall{digest: fmt.Sprint(r.args[1]), head: head, tail: tail, args: r.args[4:]}, nil
 }
 
 // recorder is a hook of a redis client that keeps the arguments of the last command.

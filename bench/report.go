@@ -19,7 +19,9 @@ type report struct {
 	settings    settings
 	peers       []peer
 	throughputs []throughput
-	serverTimes figures
+	serverTimes serverTimes
+	logs        logs
+	storages    []storage
 	memories    []memory
 }
 
@@ -57,12 +59,38 @@ func (r *report) write(w io.Writer) error {
 		p.table(r.throughput(t))
 	}
 
-	p.printf("\n## What a decision costs\n\n")
-	p.printf("Time in Redis is that of the script calls alone, on one key, as Redis counts it (INFO commandstats), again as\n"+
-		"a multiple of that of %s: here less is better, and the last line is in microseconds. A script and its raw\n"+
-		"call are the same in Redis, so what they differ by shows how exact the figures are. The allocations are those of\n"+
-		"the whole client for one allowed decision, the redis client included, with one caller.\n\n", baseline)
-	p.table(r.costs())
+	p.printf("\n## Time in Redis\n\n")
+	p.printf("What a script call on one key takes, as Redis counts it (INFO commandstats), as a multiple of a call of %s\n"+
+		"with the same answer: here less is better, and the last line is in microseconds. The scripts run in turn, as\n"+
+		"the peers do, %s in each of %s for every figure, which is a median. %q is the script of\n"+
+		"%s once more, and shows how exact the figures are.\n\n",
+		baseline, count(r.settings.parts, "time"), count(r.settings.rounds, "round"), "the same again", baseline)
+	p.table(r.timesInRedis())
+
+	p.printf("\n## SlidingLog\n\n")
+	p.printf("Microseconds of a call on logs of so many grants of one unit each. Granted: for one unit, while about one\n"+
+		"grant leaves the window for each that comes in; the second column says how many were in it. Denied: of a full log,\n"+
+		"for one unit; and for half of its units, where the grants are of 1 and 2 units in turn. In the same rounds an allowed\n"+
+		"call of %s took %s µs. Bytes are those of the key (MEMORY USAGE), meant to be at most %s for %s grants.\n\n",
+		baseline, number(r.logs.base), grouped(float64(logMemory)), grouped(logMemoryAt))
+	p.table(r.logLines())
+	p.printf("\nMicroseconds of the longest of the first %d calls that find a log of %s grants out, the median and the longest of\n"+
+		"%s. The longest has whatever else the machine did meanwhile. A log that is expired Redis itself frees, in the\n"+
+		"first of the calls unless it is told not to (lazyfree-lazy-expire).\n\n",
+		outCalls, grouped(float64(r.logs.longest())), count(r.settings.rounds*outRepeats, "log"))
+	p.table(r.logOuts())
+	p.printf("\nA grant of %s units is stored as %s, in %s bytes.\n",
+		grouped(float64(r.logs.grant.cost)), entries(r.logs.grant.entries), grouped(r.logs.grant.bytes))
+
+	p.printf("\n## Memory in Redis\n\n")
+	p.printf("Bytes that Redis needs for a key of 12 bytes, with all that finds it and lets it expire: what its allocated memory\n"+
+		"grew by, for each of %s keys. First the key is stored under its own name, then under that which the limiter gives it.\n\n",
+		grouped(float64(r.settings.storedKeys)))
+	p.table(r.bytesInRedis())
+
+	p.printf("\n## Allocations\n\n")
+	p.printf("Those of the whole client for one allowed decision, the redis client included, with one caller.\n\n")
+	p.table(r.allocations())
 	return p.err
 }
 
@@ -83,25 +111,84 @@ func (r *report) throughput(t throughput) [][]string {
 	return append(rows, last)
 }
 
-func (r *report) costs() [][]string {
-	head := []string{"peer"}
+func (r *report) timesInRedis() [][]string {
+	head := []string{"script"}
 	for _, column := range r.serverTimes.columns {
-		head = append(head, "in Redis, "+column)
+		head = append(head, column, "aim")
 	}
-	rows := [][]string{append(head, "allocations", "bytes")}
-	for i, peer := range r.peers {
-		row := []string{peer.name}
-		for _, m := range r.serverTimes.multiples[i] {
-			row = append(row, number(m))
+	rows := [][]string{head}
+	for i, script := range r.serverTimes.scripts {
+		row := []string{script.name}
+		for column, aim := range []aim{script.allowed, script.denied} {
+			m := r.serverTimes.multiples[i][column]
+			row = append(row, number(m), aim.against(m))
 		}
-		row = append(row, grouped(r.memories[i].allocs), grouped(r.memories[i].bytes))
 		rows = append(rows, row)
 	}
 	last := []string{baseline + ", µs"}
 	for _, micros := range r.serverTimes.base {
-		last = append(last, number(micros))
+		last = append(last, number(micros), "")
 	}
-	return append(rows, append(last, "", ""))
+	return append(rows, last)
+}
+
+func (r *report) logLines() [][]string {
+	rows := [][]string{append(append([]string{"grants", "held"}, logColumns...), "bytes", "aim")}
+	for _, line := range r.logs.lines {
+		row := []string{grouped(float64(line.length)), grouped(line.held)}
+		for _, micros := range line.micros {
+			row = append(row, number(micros))
+		}
+		var bytes aim
+		if line.length == logMemoryAt {
+			bytes = logMemory
+		}
+		rows = append(rows, append(row, grouped(line.bytes), bytes.against(line.bytes)))
+	}
+	return rows
+}
+
+func (r *report) logOuts() [][]string {
+	rows := [][]string{{"out", "median", "aim", "longest"}}
+	for _, out := range r.logs.outs {
+		what := "all"
+		switch {
+		case out.late > 0:
+			what = fmt.Sprintf("all but %d", out.late)
+		case out.expired:
+			what = "all, and expired"
+		}
+		rows = append(rows, []string{what, number(out.median), longestCall.against(out.median), number(out.most)})
+	}
+	return rows
+}
+
+func (r *report) bytesInRedis() [][]string {
+	rows := [][]string{{"plan", "own name", "aim", "as stored"}}
+	for _, s := range r.storages {
+		rows = append(rows, []string{s.name, grouped(s.bare), s.aim.against(s.bare), grouped(s.named)})
+	}
+	return rows
+}
+
+func (r *report) allocations() [][]string {
+	rows := [][]string{{"peer", "allocations", "bytes"}}
+	for i, peer := range r.peers {
+		rows = append(rows, []string{peer.name, grouped(r.memories[i].allocs), grouped(r.memories[i].bytes)})
+	}
+	return rows
+}
+
+// against writes an aim beside a figure, and whether that misses it.
+func (a aim) against(figure float64) string {
+	switch {
+	case a == 0:
+		return ""
+	case figure > float64(a):
+		return "≤ " + number(float64(a)) + ", missed"
+	default:
+		return "≤ " + number(float64(a))
+	}
 }
 
 // number writes a multiple with what of it can be told apart; what is not known is a dash.
@@ -126,8 +213,19 @@ func count(n int, noun string) string {
 	return fmt.Sprintf("%d %ss", n, noun)
 }
 
-// grouped writes a whole number in groups of three digits.
+// entries writes how many entries of a log there are.
+func entries(n int64) string {
+	if n == 1 {
+		return "1 entry"
+	}
+	return grouped(float64(n)) + " entries"
+}
+
+// grouped writes a whole number in groups of three digits; what is not known is a dash.
 func grouped(f float64) string {
+	if math.IsNaN(f) {
+		return "–"
+	}
 	digits := fmt.Sprintf("%.0f", f)
 	for i := len(digits) - 3; i > 0; i -= 3 {
 		digits = digits[:i] + "," + digits[i:]

@@ -57,19 +57,3 @@ func TestInRounds(t *testing.T) {
 	_, err = inRounds(2, 3, func(int) (float64, error) { return 0, broken })
 	require.ErrorIs(t, err, broken)
 }
-
-func TestParseStats(t *testing.T) {
-	t.Parallel()
-	got, err := parseStats("# Commandstats\r\n" +
-		"cmdstat_eval:calls=1,usec=90,usec_per_call=90.00,rejected_calls=0,failed_calls=0\r\n" +
-		"cmdstat_evalsha:calls=20,usec=90,usec_per_call=4.50,rejected_calls=0,failed_calls=0\r\n")
-	require.NoError(t, err)
-	require.Equal(t, callStats{calls: 20, micros: 90}, got)
-
-	got, err = parseStats("# Commandstats\r\n")
-	require.NoError(t, err)
-	require.Zero(t, got)
-
-	_, err = parseStats("cmdstat_evalsha:usec=90\r\n")
-	require.Error(t, err)
-}

@@ -17,7 +17,9 @@ import (
 type target struct {
 	options *redis.Options
 	place   string // where it runs, for people
-	stop    func()
+	// pause waits by the clock of this Redis, which is a test's where that is the test's.
+	pause func(context.Context, time.Duration) error
+	stop  func()
 }
 
 // patience is how long a Redis may take to give its first sign of life.
@@ -36,7 +38,7 @@ func openTarget(ctx context.Context, url string) (*target, error) {
 	if err := await(ctx, options); err != nil {
 		return nil, fmt.Errorf("cannot reach Redis at %s: %w", options.Addr, err)
 	}
-	return &target{options: options, place: "at " + options.Addr, stop: func() {}}, nil
+	return &target{options: options, place: "at " + options.Addr, pause: pause, stop: func() {}}, nil
 }
 
 // startTarget starts a redis-server that stores nothing on disk, on a Unix socket, where the least time goes elsewhere.
@@ -67,7 +69,7 @@ func startTarget(ctx context.Context) (*target, error) {
 		stop()
 		return nil, fmt.Errorf("%s does not answer: %w; it said:\n%s", program, err, said.String())
 	}
-	return &target{options: options, place: "on a Unix socket of the same machine", stop: stop}, nil
+	return &target{options: options, place: "on a Unix socket of the same machine", pause: pause, stop: stop}, nil
 }
 
 // await asks for a sign of life until there is one.
@@ -86,5 +88,15 @@ func await(ctx context.Context, o *redis.Options) error {
 			return err
 		case <-time.After(10 * time.Millisecond):
 		}
+	}
+}
+
+// pause waits, unless ctx ends first.
+func pause(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(d):
+		return nil
 	}
 }

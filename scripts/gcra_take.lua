@@ -32,8 +32,7 @@ local arrival = redis.call('GET', key)
 if arrival then
   spent = (arrival - clock) % modulus
   if spent > capacity then
-    local expiry = redis.call('PEXPIRETIME', key)
-    if expiry == -1 and spent > modulus / 4 * 3 or expiry >= 0 and expiry <= now / 1000 + 1 then
+    if spent > modulus / 4 * 3 and redis.call('PEXPIRETIME', key) <= now / 1000 + 1 then
       spent = 0
     else
       spent, mend = capacity, true
@@ -51,9 +50,9 @@ end
 local units = granted * cost
 
 -- What is spent is stored when something was granted, or the stored moment or its expiry has to be mended.
--- Whether a key that is not written has an expiry, one request in eight looks.
+-- Whether a key that is not written has an expiry, one request in sixty-four looks.
 spent = spent + units
-if units > 0 or mend or arrival and now % 8 == 0 and redis.call('PTTL', key) == -1 then
+if units > 0 or mend or arrival and now % 64 == 0 and redis.call('PTTL', key) == -1 then
   -- whole(integer): a whole number as text with all its digits. A number handed to a command as it is may be written
   -- as 1e+15, or cut to 14 digits by tostring and "..". In halves, for %d reads 32 bits where that is what a C
   -- long has.

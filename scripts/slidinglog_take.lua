@@ -3,8 +3,8 @@
 -- KEYS:  key
 -- ARGV:  cost units; count requests; limit units; window us
 -- Reply: granted requests; remaining units; retry us, 0 if all were granted; reset us
--- Cost:  O(log N) for N grants in the window, and O(500) to take away what is out
--- Uses:  PEXPIREAT PEXPIRETIME TIME UNLINK ZADD ZCARD ZRANGE ZRANGEBYSCORE ZRANK ZREMRANGEBYRANK ZREMRANGEBYSCORE
+-- Cost:  O(log N) for N grants in the window, and O(250) to take away what is out or ahead
+-- Uses:  PEXPIREAT PEXPIRETIME TIME UNLINK ZADD ZCARD ZCOUNT ZRANGE ZRANGEBYSCORE ZRANK ZREMRANGEBYRANK ZREMRANGEBYSCORE
 local key, cost, count = KEYS[1], ARGV[1] + 0, ARGV[2] == '1' and 1 or ARGV[2] + 0
 local limit, window = ARGV[3] + 0, ARGV[4] + 0
 
@@ -28,7 +28,8 @@ local now = time[1] * 1000000 + time[2]
 -- in front would make it octal to some readers), and after a colon its own units where they are not 1. So members
 -- differ whatever the rate, those of one moment are in the order of their grants, and what was granted from one
 -- member to another is the difference of their sums: nothing is ever added up over the log. (After 10^11 units
--- the sums begin again; of two grants in one microsecond, one before and one after that, the order would be lost.)
+-- the sums begin again; of two grants in one microsecond, one before and one after that, the order would be
+-- lost, and the total with it.)
 --   limit   units
 --   window  us; a grant one window old is out
 -- Found: the total of the units in the window; the oldest member in it, its units, and the sum before it; the sum
@@ -66,16 +67,22 @@ local function entry(sumWith, added)
   return string.format(added == 1 and '%06d%06d' or '%06d%06d:%d', high, low, added)
 end
 
--- What is ahead of the clock becomes one grant of now, so that all is out within a window.
+-- What is ahead of the clock becomes one grant of now, so that all is out within a window; and everything does,
+-- where that is more than 250 members, so that this does not take long either.
 local write = units > 0
 if total > 0 and newest > now then
   local first = redis.call('ZRANGEBYSCORE', key, whole(now + 1), '+inf', 'LIMIT', '0', '1')[1]
   local firstUnits = string.sub(first, 14)
   firstUnits = firstUnits == '' and 1 or firstUnits + 0
   local ahead = (sum - string.sub(first, 1, 12) + firstUnits) % 100000000000
+  local many = redis.call('ZCOUNT', key, whole(now + 1), '+inf') > 250
+  if many then
+    ahead = total
+  end
   local merged = entry(sum, ahead)
-  if ahead == total and not trim then
+  if many or ahead == total and not trim then
     redis.call('UNLINK', key)
+    trim = false
   else
     redis.call('ZREMRANGEBYSCORE', key, whole(now + 1), '+inf')
   end
@@ -85,13 +92,13 @@ if total > 0 and newest > now then
   redis.call('ZADD', key, whole(now), merged)
   newest, write = now, true
 end
--- The grant is added, as one member, and of those that are out at most five hundred are taken away, so that no
+-- The grant is added, as one member, and of those that are out at most 250 are taken away, so that no
 -- call takes long; a log that is out as a whole is freed by Redis in the background.
 if units > 0 then
   if trim and total == 0 then
     redis.call('UNLINK', key)
   elseif trim then
-    redis.call('ZREMRANGEBYRANK', key, '0', whole(math.min(redis.call('ZRANK', key, oldest[1]), 500) - 1))
+    redis.call('ZREMRANGEBYRANK', key, '0', whole(math.min(redis.call('ZRANK', key, oldest[1]), 250) - 1))
   end
   sum = (sum + units) % 100000000000
   local added = entry(sum, units)

@@ -21,7 +21,8 @@ local now = time[1] * 1000000 + time[2]
 -- window which ends now still covers; and the state of what is stored: 0 nothing, 1 the counts of the open
 -- window, 2 those of an earlier one, 3 something to be stored anew. That is so where the clock stepped back
 -- behind the stored window: then all that was counted, up to the limit, counts in the open one. And where the
--- windows had another length: then what they weigh now counts in the open one of the new length.
+-- windows had another length: then what was counted in the open one counts in that of the new length, and what
+-- the one before weighs now it weighs there too, to lose it by the end of that.
 local previous, current, state, length = 0, 0, 0, window
 local h = redis.call('HMGET', key, 'i', 'p', 'c', 'w')
 if h[1] then
@@ -73,9 +74,35 @@ if elapsed > 0 and previous > 0 then
   end
 end
 if length ~= window then
-  previous, current, weight, state = 0, current + weight, 0, 3
-  elapsed = now % window
+  elapsed, state = now % window, 3
   index = (now - elapsed) / window
+  if weight > 0 then
+    -- rescale(x, from, to): x * to / from rounded down, for 0 <= x < from, and whether that lost anything. Digit by
+    -- binary digit of `to`, since the product may leave 2^53.
+    local function rescale(x, from, to)
+      local scaled, rest, bit = 0, 0, 4503599627370496
+      for _ = 1, 53 do
+        scaled, rest = scaled * 2, rest * 2
+        if rest >= from then
+          scaled, rest = scaled + 1, rest - from
+        end
+        if to >= bit then
+          to, rest = to - bit, rest + x
+          if rest >= from then
+            scaled, rest = scaled + 1, rest - from
+          end
+        end
+        bit = bit / 2
+      end
+      return scaled, rest > 0
+    end
+    local ahead = window - elapsed
+    local rest = window % ahead
+    previous = (window - rest) / ahead * weight + rescale(rest, ahead, weight)
+    if previous > 4503599627370496 then
+      previous, current, weight = 0, current + weight, 0
+    end
+  end
 end
 local remaining = limit - current - weight
 return { 0, remaining, previous, elapsed }

@@ -22,7 +22,8 @@ local now = time[1] * 1000000 + time[2]
 -- window which ends now still covers; and the state of what is stored: 0 nothing, 1 the counts of the open
 -- window, 2 those of an earlier one, 3 something to be stored anew. That is so where the clock stepped back
 -- behind the stored window: then all that was counted, up to the limit, counts in the open one. And where the
--- windows had another length: then what they weigh now counts in the open one of the new length.
+-- windows had another length: then what was counted in the open one counts in that of the new length, and what
+-- the one before weighs now it weighs there too, to lose it by the end of that.
 local previous, current, state, length = 0, 0, 0, window
 local h = redis.call('HMGET', key, 'i', 'p', 'c', 'w')
 if h[1] then
@@ -74,9 +75,35 @@ if elapsed > 0 and previous > 0 then
   end
 end
 if length ~= window then
-  previous, current, weight, state = 0, current + weight, 0, 3
-  elapsed = now % window
+  elapsed, state = now % window, 3
   index = (now - elapsed) / window
+  if weight > 0 then
+    -- rescale(x, from, to): x * to / from rounded down, for 0 <= x < from, and whether that lost anything. Digit by
+    -- binary digit of `to`, since the product may leave 2^53.
+    local function rescale(x, from, to)
+      local scaled, rest, bit = 0, 0, 4503599627370496
+      for _ = 1, 53 do
+        scaled, rest = scaled * 2, rest * 2
+        if rest >= from then
+          scaled, rest = scaled + 1, rest - from
+        end
+        if to >= bit then
+          to, rest = to - bit, rest + x
+          if rest >= from then
+            scaled, rest = scaled + 1, rest - from
+          end
+        end
+        bit = bit / 2
+      end
+      return scaled, rest > 0
+    end
+    local ahead = window - elapsed
+    local rest = window % ahead
+    previous = (window - rest) / ahead * weight + rescale(rest, ahead, weight)
+    if previous > 4503599627370496 then
+      previous, current, weight = 0, current + weight, 0
+    end
+  end
 end
 local remaining = limit - current - weight
 local room = math.max(remaining, 0)
@@ -91,9 +118,9 @@ local units = granted * cost
 
 -- The counts are stored when something was granted, or they have to be stored anew. The key expires with the
 -- window after the open one, in which what was granted now has a weight. Whether its expiry was taken away,
--- one request in eight looks.
+-- one request in sixty-four looks.
 local write = units > 0 or state == 3
-if write or state ~= 0 and now % 8 == 0 and redis.call('PTTL', key) == -1 then
+if write or state ~= 0 and now % 64 == 0 and redis.call('PTTL', key) == -1 then
   -- whole(integer): a whole number as text with all its digits. A number handed to a command as it is may be written
   -- as 1e+15, or cut to 14 digits by tostring and "..". In halves, for %d reads 32 bits where that is what a C
   -- long has.
@@ -109,7 +136,7 @@ if write or state ~= 0 and now % 8 == 0 and redis.call('PTTL', key) == -1 then
   elseif write then
     redis.call('HINCRBY', key, 'c', granted == 1 and ARGV[1] or whole(units))
   end
-  if anew or not write or now % 8 == 0 and redis.call('PTTL', key) == -1 then
+  if anew or not write or now % 64 == 0 and redis.call('PTTL', key) == -1 then
     redis.call('PEXPIREAT', key, whole((index + 2) * window / 1000))
   end
 end

@@ -41,6 +41,9 @@ func clocks() []scenario {
 		{"B53 clock set back by an hour", gcra(per(1, s), 10), []step{
 			allow(0, 10, 0), back(deny(-h, 1, 0, s)), allow(-h+1*s, 1, 0), allow(-h+2*s, 1, 0), deny(-h+2500*ms, 1, 0, 500*ms),
 		}},
+		{"clock set back by less than the millisecond in which a key ends", gcra(per(10_000, s), 1), []step{
+			allow(0, 1, 0), back(deny(-50*us, 1, 0, 100*us)), back(deny(-100*us, 1, 0, 100*us)), allow(0, 1, 0),
+		}},
 		{"clock set back, where moments come round again after 75 minutes", gcra(per(999_983, s), 100), []step{
 			allow(0, 1, 99), back(deny(-2*h, 1, 0, 2*us)), peek(-2*h+10*us, 9, 0, 91*us),
 		}},
@@ -68,6 +71,31 @@ func clocks() []scenario {
 			allow(30*s, 5, 0), deny(30*s+5*ms, 1, 0, 29_995*ms), allow(60*s+2*ms, 1, 4),
 		}},
 	}
+}
+
+// inTurn are plans that decide the same key in turn, as while they are being deployed: whoever takes a tenth of the quota is
+// never denied.
+func inTurn() []scenario {
+	var all []scenario
+	for _, plans := range [][2]ration.Plan{
+		{fixed(100, 60*s), fixed(100, 50*s)},
+		{sliding(100, 60*s), sliding(100, 50*s)},
+		{sliding(100, m), sliding(100, h)},
+		{log(100, 60*s), log(100, 50*s)},
+		{bucket(per(100, 60*s), 100), bucket(per(100, 50*s), 80)},
+		{gcra(per(100, 60*s), 100), gcra(per(100, 50*s), 80)},
+	} {
+		one := scenario{"plans in turn", plans[0], nil}
+		for i := range 300 {
+			n := int64(1)
+			if plans[1] == ration.Plan(sliding(100, h)) {
+				n = int64(i % 30 / 29) // a tenth of the lower one
+			}
+			one.steps = append(one.steps, passUnder(plans[i%2], time.Duration(6*i)*s, n))
+		}
+		all = append(all, one)
+	}
+	return all
 }
 
 // changes are of plans, on state that another plan left.
@@ -100,8 +128,8 @@ func changes() []scenario {
 			allow(0, 5, 0), denyUnder(log(5, m), 1*s, 1, 0, 59*s), denyUnder(log(5, m), m-us, 1, 0, us), allowUnder(log(5, m), m, 1, 4),
 		}},
 		{"longer sliding window", sliding(5, 10*s), []step{
-			// At 15 s half of the five count, rounded up, in the open minute.
-			allow(0, 5, 0), denyUnder(sliding(5, m), 15*s, 3, 2, 65*s), allowUnder(sliding(5, m), 15*s, 2, 0),
+			// At 15 s half of the five count, rounded up; in the open minute that is the weight of four.
+			allow(0, 5, 0), denyUnder(sliding(5, m), 15*s, 3, 2, 15*s), allowUnder(sliding(5, m), 15*s, 2, 0),
 			expires(15*s, 105_000, 105_000),
 		}},
 		{"B81 raised limit", log(10, h), slices.Concat(

@@ -172,6 +172,15 @@ func allowUnder(plan ration.Plan, at time.Duration, n, remaining int64) step {
 	}}
 }
 
+// passUnder takes n units under another plan of the same kind, which must be granted.
+func passUnder(plan ration.Plan, at time.Duration, n int64) step {
+	return step{at: at, stored: true, do: func(r *run) {
+		r.Helper()
+		d := r.take(ration.Request{Key: r.key, Cost: n, Plan: plan})
+		require.True(r, d.Allowed, "at +%v: %+v", r.at, d)
+	}}
+}
+
 // denyUnder is deny under another plan of the same kind.
 func denyUnder(plan ration.Plan, at time.Duration, n, remaining int64, retry time.Duration) step {
 	return step{at: at, stored: true, do: func(r *run) {

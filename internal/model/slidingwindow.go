@@ -11,6 +11,7 @@ type slidingWindow struct {
 	plan    ration.SlidingWindow
 	counted ration.SlidingWindow // the plan whose windows are counted
 	granted map[int64]int64      // by the index of the window
+	open    int64                // the window that was open when they were counted last
 }
 
 func (w *slidingWindow) Change(plan ration.Plan) { w.plan = plan.(ration.SlidingWindow) }
@@ -29,20 +30,25 @@ func (w *slidingWindow) estimate(now int64) *big.Rat {
 // settle brings what was granted into the windows that the clock and the plan now have.
 func (w *slidingWindow) settle(now int64) {
 	index := now / w.counted.Window.Microseconds()
-	last := int64(-1)
-	for i, units := range w.granted {
-		if units > 0 {
-			last = max(last, i)
-		}
-	}
-	if last > index { // the clock stepped back
-		all := min(w.granted[last]+w.granted[last-1], w.plan.Limit)
-		w.granted = map[int64]int64{index: max(w.granted[last], all)}
+	if w.open > index { // the clock stepped back
+		all := min(w.granted[w.open]+w.granted[w.open-1], w.plan.Limit)
+		w.granted = map[int64]int64{index: max(w.granted[w.open], all)}
+		w.open = index
 	}
 	if w.counted.Window != w.plan.Window {
-		estimate := ceil(w.estimate(now))
+		// The estimate stays, what decays of it decaying.
+		current := w.granted[now/w.counted.Window.Microseconds()]
+		weight := ceil(new(big.Rat).Sub(w.estimate(now), big.NewRat(current, 1)))
 		w.counted = w.plan
-		w.granted = map[int64]int64{now / w.plan.Window.Microseconds(): estimate}
+		length := w.plan.Window.Microseconds()
+		index := now / length
+		previous := new(big.Rat).Mul(big.NewRat(weight, 1), big.NewRat(length, length-now%length))
+		w.granted, w.open = map[int64]int64{index: current}, index
+		if previous.Cmp(big.NewRat(1<<52, 1)) <= 0 {
+			w.granted[index-1] = floor(previous)
+		} else {
+			w.granted[index] += weight
+		}
 	}
 }
 
@@ -63,7 +69,8 @@ func (w *slidingWindow) Take(now int64, ask Ask) Answer {
 		if w.granted == nil {
 			w.granted = make(map[int64]int64)
 		}
-		w.granted[now/length] += granted * cost
+		w.open = now / length
+		w.granted[w.open] += granted * cost
 	}
 	answer := Answer{Granted: granted, Remaining: max(floor(new(big.Rat).Sub(limit, w.estimate(now))), 0)}
 	answer.ResetAfter = leastWait(2*length, func(wait int64) bool { return w.estimate(now+wait).Sign() == 0 })

@@ -1,7 +1,7 @@
 -- What is spent is stored when something was granted, or the stored moment or its expiry has to be mended.
--- Whether a key that is not written has an expiry, one request in eight looks.
+-- Whether a key that is not written has an expiry, one request in sixty-four looks.
 spent = spent + units
-if units > 0 or mend or arrival and now % 8 == 0 and redis.call('PTTL', key) == -1 then
+if units > 0 or mend or arrival and now % 64 == 0 and redis.call('PTTL', key) == -1 then
   --@ whole
   local full = now + (spent + -spent % n) / n
   local moment = math.max(full + -full % 1000, now - now % 1000 + 1000) / 1000

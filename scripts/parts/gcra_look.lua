@@ -15,8 +15,7 @@ local arrival = redis.call('GET', key)
 if arrival then
   spent = (arrival - clock) % modulus
   if spent > capacity then
-    local expiry = redis.call('PEXPIRETIME', key)
-    if expiry == -1 and spent > modulus / 4 * 3 or expiry >= 0 and expiry <= now / 1000 + 1 then
+    if spent > modulus / 4 * 3 and redis.call('PEXPIRETIME', key) <= now / 1000 + 1 then
       spent = 0
     else
       spent, mend = capacity, true

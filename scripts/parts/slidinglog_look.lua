@@ -3,7 +3,8 @@
 -- in front would make it octal to some readers), and after a colon its own units where they are not 1. So members
 -- differ whatever the rate, those of one moment are in the order of their grants, and what was granted from one
 -- member to another is the difference of their sums: nothing is ever added up over the log. (After 10^11 units
--- the sums begin again; of two grants in one microsecond, one before and one after that, the order would be lost.)
+-- the sums begin again; of two grants in one microsecond, one before and one after that, the order would be
+-- lost, and the total with it.)
 --   limit   units
 --   window  us; a grant one window old is out
 -- Found: the total of the units in the window; the oldest member in it, its units, and the sum before it; the sum

@@ -8,7 +8,8 @@
 -- window which ends now still covers; and the state of what is stored: 0 nothing, 1 the counts of the open
 -- window, 2 those of an earlier one, 3 something to be stored anew. That is so where the clock stepped back
 -- behind the stored window: then all that was counted, up to the limit, counts in the open one. And where the
--- windows had another length: then what they weigh now counts in the open one of the new length.
+-- windows had another length: then what was counted in the open one counts in that of the new length, and what
+-- the one before weighs now it weighs there too, to lose it by the end of that.
 local previous, current, state, length = 0, 0, 0, window
 local h = redis.call('HMGET', key, 'i', 'p', 'c', 'w')
 if h[1] then
@@ -42,8 +43,16 @@ if elapsed > 0 and previous > 0 then
   end
 end
 if length ~= window then
-  previous, current, weight, state = 0, current + weight, 0, 3
-  elapsed = now % window
+  elapsed, state = now % window, 3
   index = (now - elapsed) / window
+  if weight > 0 then
+    --@ rescale
+    local ahead = window - elapsed
+    local rest = window % ahead
+    previous = (window - rest) / ahead * weight + rescale(rest, ahead, weight)
+    if previous > 4503599627370496 then
+      previous, current, weight = 0, current + weight, 0
+    end
+  end
 end
 local remaining = limit - current - weight
