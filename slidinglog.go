@@ -116,6 +116,9 @@ func (t *slidingLogTwin) waits(live []grant, nowMicros, cost int64) (retry, rese
 	return retry, out(live[len(live)-1])
 }
 
+// manyAhead is how many grants a clock that stepped back may leave ahead of it; if more, all become one.
+const manyAhead = 250
+
 // pullBack makes the grants ahead of the clock, which stepped back, one grant of now.
 func (t *slidingLogTwin) pullBack(nowMicros int64) {
 	first := sort.Search(len(t.grants), func(i int) bool { return t.grants[i].atMicros > nowMicros })
@@ -123,6 +126,9 @@ func (t *slidingLogTwin) pullBack(nowMicros int64) {
 		return
 	}
 	ahead := t.grants[first:]
+	if len(ahead) > manyAhead {
+		ahead, first = t.liveAt(nowMicros), 0
+	}
 	t.grants = append(t.grants[:first], grant{nowMicros, ahead[len(ahead)-1].sum, totalOf(ahead)})
 }
 

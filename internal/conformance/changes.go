@@ -57,6 +57,10 @@ func clocks() []scenario {
 			allow(0, 1, 1), allow(s, 1, 0), back(deny(-5*s, 1, 0, 10*s)), members(-5*s, 1), expires(-5*s, 10_000, 10_000),
 			deny(5*s-us, 1, 0, us), allow(5*s, 1, 1),
 		}},
+		{"clock set back far into a log", log(1000, 10*s), slices.Concat(
+			[]step{allow(0, 1, 999)}, repeat(300, upTo(s, 1, 1, anyNumber, 0)),
+			[]step{back(allow(500*ms, 1, 698)), deny(10_500*ms-us, 700, 698, us), allow(10_500*ms, 1, 999)},
+		)},
 		{"clock set back into a log", log(4, 10*s), []step{
 			allow(0, 1, 3), allow(2*s, 1, 2), allow(3*s, 1, 1), back(peek(s, 1, 0, 10*s)), allow(s, 1, 0), members(s, 3),
 			deny(9*s, 1, 0, s), allow(10*s, 1, 0), allow(11*s, 3, 0),
