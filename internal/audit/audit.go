@@ -3,6 +3,7 @@
 package audit
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"math/bits"
@@ -19,14 +20,20 @@ type Admission struct {
 	Units         int64
 }
 
-// Bound is the most units that the plan can grant in a span of time that begins with a fresh key's first grant; of an Aligned
-// window, with the start of a window too.
+// Bound is the most units that the plan can grant in a span of time that begins with a fresh key's first grant; where windows
+// are those of the clock's grid (Aligned, SlidingWindow), with the start of a window too. Both ends belong to the span.
 func Bound(plan ration.Plan, span time.Duration) (int64, error) {
 	switch p := plan.(type) {
 	case ration.TokenBucket:
-		return p.Burst + earned(p.Rate, span), nil
+		return bucketMost(p, 0, span.Microseconds()), nil
+	case ration.GCRA:
+		return bucketMost(ration.TokenBucket(p), 0, span.Microseconds()), nil
+	case ration.SlidingLog:
+		return logMost(p, 0, span.Microseconds()), nil
+	case ration.SlidingWindow:
+		return slidingMost(p, 0, span.Microseconds()), nil
 	case ration.FixedWindow:
-		return p.Limit * (int64(span/p.Window) + 1), nil
+		return mulDiv(p.Limit, int64(span/p.Window)+1, 1), nil
 	default:
 		return 0, unknown(plan)
 	}
@@ -35,29 +42,39 @@ func Bound(plan ration.Plan, span time.Duration) (int64, error) {
 // Excess is how many units were certainly granted beyond the plan's guarantee, at one key that was fresh at the first
 // admission: whenever in their spans the grants were made, at least so many were too many.
 func Excess(plan ration.Plan, admissions []Admission) (int64, error) {
-	byBefore := append([]Admission(nil), admissions...)
-	sort.Slice(byBefore, func(i, j int) bool { return byBefore[i].Before < byBefore[j].Before })
+	byBefore := slices.Clone(admissions)
+	slices.SortFunc(byBefore, func(x, y Admission) int { return cmp.Compare(x.Before, y.Before) })
 	switch p := plan.(type) {
 	case ration.TokenBucket:
-		return bucketExcess(p, byBefore), nil
+		return spanExcess(byBefore, func(a, b int64) int64 { return bucketMost(p, a, b) }), nil
+	case ration.GCRA:
+		return spanExcess(byBefore, func(a, b int64) int64 { return bucketMost(ration.TokenBucket(p), a, b) }), nil
+	case ration.SlidingLog:
+		return spanExcess(byBefore, func(a, b int64) int64 { return logMost(p, a, b) }), nil
+	case ration.SlidingWindow:
+		return max(estimateExcess(p, byBefore), spanExcess(byBefore, func(a, b int64) int64 { return slidingMost(p, a, b) })), nil
 	case ration.FixedWindow:
-		if p.Aligned {
+		switch {
+		case p.Aligned:
 			return gridExcess(p, byBefore), nil
+		case p.RestartOnDeny:
+			return max(runExcess(p, byBefore), spanExcess(byBefore, func(a, b int64) int64 { return touchedMost(p, a, b) })), nil
 		}
-		return max(windowExcess(p, byBefore), runExcess(p, byBefore)), nil
+		return max(runExcess(p, byBefore), windowExcess(p, byBefore)), nil
 	default:
 		return 0, unknown(plan)
 	}
 }
 
-// bucketExcess: at most Burst + Rate*(b-a) in any span [a, b]. Spans from a Before to an After are enough: any other that
+// spanExcess: at most most(a, b) units in any span of microseconds [a, b], both included, that only grows with the span. What
+// was certainly granted in one are the admissions that it contains. Spans from a Before to an After are enough: any other that
 // contains the same admissions is longer.
-func bucketExcess(p ration.TokenBucket, byBefore []Admission) int64 {
+func spanExcess(byBefore []Admission, most func(a, b int64) int64) int64 {
 	afters := make([]int64, len(byBefore))
 	for i, a := range byBefore {
 		afters[i] = a.After
 	}
-	sort.Slice(afters, func(i, j int) bool { return afters[i] < afters[j] })
+	slices.Sort(afters)
 	position := func(after int64) int {
 		return sort.Search(len(afters), func(i int) bool { return afters[i] >= after })
 	}
@@ -67,98 +84,37 @@ func bucketExcess(p ration.TokenBucket, byBefore []Admission) int64 {
 		contained[position(byBefore[i].After)] += byBefore[i].Units
 		a := byBefore[i].Before
 		var units int64
+		least := most(a, a)
 		for j := position(a); j < len(afters); j++ {
 			units += contained[j]
-			if units-p.Burst <= worst {
-				continue
+			if units-least > worst {
+				worst = max(worst, units-most(a, afters[j]))
 			}
-			span := time.Duration(afters[j]-a) * time.Microsecond
-			worst = max(worst, units-p.Burst-earned(p.Rate, span))
 		}
 	}
 	return worst
 }
 
-// gridExcess: at most Limit in each window of the clock's grid, counting what was certainly granted in it.
-func gridExcess(p ration.FixedWindow, admissions []Admission) int64 {
-	window := p.Window.Microseconds()
-	units := make(map[int64]int64)
-	var excess int64
-	for _, a := range admissions {
-		if index := a.Before / window; index == a.After/window {
-			units[index] += a.Units
-			if units[index] > p.Limit {
-				excess += min(a.Units, units[index]-p.Limit)
-			}
-		}
-	}
-	return excess
+// bucketMost: Burst, and what is earned.
+func bucketMost(p ration.TokenBucket, a, b int64) int64 {
+	earned := mulDiv(p.Rate.Units, (b-a)*1000, int64(p.Rate.Per))
+	return p.Burst + min(earned, math.MaxInt64-p.Burst)
 }
 
-// windowMicros is the shortest that a window can be: it ends on a whole millisecond, and opens within one.
-func windowMicros(p ration.FixedWindow) int64 { return p.Window.Microseconds() - 999 }
-
-// runExcess: n windows, one after the other, cannot grant more than n limits, counted from the first grant.
-func runExcess(p ration.FixedWindow, byBefore []Admission) int64 {
-	if len(byBefore) == 0 {
-		return 0
-	}
-	byAfter := append([]Admission(nil), byBefore...)
-	sort.Slice(byAfter, func(i, j int) bool { return byAfter[i].After < byAfter[j].After })
-	var units, worst int64
-	for _, a := range byAfter {
-		units += a.Units
-		windows := (a.After-byBefore[0].Before)/windowMicros(p) + 1
-		worst = max(worst, units-windows*p.Limit)
-	}
-	return worst
+// logMost: Limit in a window, which is open at its start: the microseconds a to a+Window-1 are one. So many as it takes to
+// cover the span.
+func logMost(p ration.SlidingLog, a, b int64) int64 {
+	return mulDiv(p.Limit, (b-a)/p.Window.Microseconds()+1, 1)
 }
 
-// windowExcess follows the windows one after the other, counting in each what was certainly granted in it.
-func windowExcess(p ration.FixedWindow, byBefore []Admission) int64 {
-	if len(byBefore) == 0 {
-		return 0
+// mulDiv is a*b/c rounded down, and at most the greatest int64, for a and b >= 0 and c > 0.
+func mulDiv(a, b, c int64) int64 {
+	hi, lo := bits.Mul64(uint64(a), uint64(b))
+	if hi >= uint64(c) {
+		return math.MaxInt64
 	}
-	var excess int64
-	var unclear []Admission // may belong to a window that was looked at, or to a later one: held against none
-	rest, from := byBefore, byBefore[0].Before
-	for len(rest) > 0 {
-		// The window opened between `from` and `until`: what is left was granted in it or later.
-		until := rest[0].After
-		for _, a := range rest {
-			until = min(until, a.After)
-		}
-		var units int64
-		var later []Admission
-		for _, a := range rest {
-			switch {
-			case a.After < from+windowMicros(p):
-				units += a.Units
-			case a.Before > until+p.Window.Microseconds():
-				later = append(later, a)
-			default:
-				unclear = append(unclear, a)
-			}
-		}
-		excess += max(units-p.Limit, 0)
-		// The next one opened when this one was over, with an admission that need not be one of the later ones.
-		over := from + windowMicros(p)
-		first := int64(math.MaxInt64)
-		for _, a := range slices.Concat(later, unclear) {
-			if a.After >= over {
-				first = min(first, a.Before)
-			}
-		}
-		rest, from = later, max(over, first)
-	}
-	return excess
-}
-
-// earned is what a rate adds in a span, rounded down.
-func earned(r ration.Rate, span time.Duration) int64 {
-	hi, lo := bits.Mul64(uint64(r.Units), uint64(span))
-	units, _ := bits.Div64(hi, lo, uint64(r.Per))
-	return int64(units)
+	quotient, _ := bits.Div64(hi, lo, uint64(c))
+	return int64(min(quotient, math.MaxInt64))
 }
 
 func unknown(plan ration.Plan) error { return fmt.Errorf("audit: no bound is known of %v", plan) }
