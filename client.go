@@ -57,8 +57,8 @@ func New(rdb redis.UniversalClient, options ...ClientOption) (*Client, error) {
 
 // Limiter binds a plan to the Client under a name: 1 to 128 of A-Z a-z 0-9 . _ -. Make it once and keep it. It does no I/O.
 //
-// Limiters of one name share their counts, in this process and in all others. Within one Client a second limiter of a name
-// must have the same plan.
+// Limiters of one name and kind of plan share their counts, in this process and in all others. Within one Client a second
+// limiter of a name must have the same plan.
 //
 // Errors: *[PlanError], ErrInvalidName, ErrInvalidOption, ErrLimiterConflict, ErrTooManyLimiters, ErrClosed.
 func (c *Client) Limiter(name string, plan Plan, options ...LimiterOption) (*Limiter, error) {

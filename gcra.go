@@ -22,7 +22,7 @@ import (
 // A changed plan starts afresh, with a full Burst, for what is kept has a meaning only under its numbers. Two plans used side by
 // side have a count each, and a plan that comes back finds its own. Where the level is to survive a change, use [TokenBucket].
 //
-// The zero value is refused. Stored: an integer per key and plan, some 115 bytes in Redis with a key of 12, which expires when
+// The zero value is refused. Stored: an integer per key and plan, 90 to 120 bytes in Redis besides a long key, which expires when
 // everything is earned again.
 type GCRA struct {
 	// Rate is what is earned, continuously: at least 1 unit per 2^50 µs (35 years).

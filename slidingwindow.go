@@ -22,7 +22,7 @@ import (
 // what the one before weighs is lost by the end of that. So one key should not be decided under windows of different lengths in
 // turn: what counts is then forgotten as the windows of either length end.
 //
-// The zero value is refused. Stored: a hash per key, some 200 bytes in Redis with a key of 12, which expires when the last
+// The zero value is refused. Stored: a hash per key, 120 to 170 bytes in Redis besides a long key, which expires when the last
 // grant has no weight any more, one to two Windows after it.
 type SlidingWindow struct {
 	// Limit is the units per window: 1 to 2^52.

@@ -32,9 +32,11 @@ Second 0 of a trace is the start of a day, hour and minute on the server's
 clock, in UTC. All figures count units, an arrival that costs 3 as 3; an arrival
 that costs more than a plan can ever grant is denied. A peak is the most units
 that were admitted in any span of that length, wherever it begins; what happens
-as it ends is not in it. The embedded Redis takes milliseconds for a decision of
-a sliding log of tens of thousands. If the trace has at most 10 different instants, what
-was admitted at each is shown too.
+as it ends is not in it. The two lengths suit plans per second. If the trace has
+at most 10 different instants, what was admitted at each is shown too.
+
+The embedded Redis takes milliseconds for a decision of a sliding log of tens of
+thousands.
 
 --json prints an array with an object for each plan: plan, admitted, denied,
 peak_100ms, peak_1s and by_instant, an array of objects with seconds and
