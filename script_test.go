@@ -83,9 +83,9 @@ func TestScriptHeaders(t *testing.T) {
 	}
 }
 
-// text are the expressions that may be arguments of a command: none is a number. (plan is an argument of the script as it came;
-// moment, added and merged are what whole and entry made.)
-var text = regexp.MustCompile(`^(key|'[\w+-]+'|whole\(.*\)|granted == 1 and ARGV\[1\] or whole\(units\)|plan|moment|added|merged|oldest\[1\])$`)
+// text are the expressions that may be arguments of a command: none is a number. (plan is an argument as it came, arrival what was
+// stored or whole made; moment, added and merged are what whole and entry made.)
+var text = regexp.MustCompile(`^(key|'[\w+-]+'|whole\(.*\)|granted == 1 and ARGV\[1\] or whole\(units\)|plan|arrival|moment|added|merged|oldest\[1\])$`)
 
 // reads says whether a command only reads.
 func reads(command string) bool {

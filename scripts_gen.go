@@ -17,7 +17,7 @@ var fixedWindowTake = script{name: "fixedwindow_take", source: &fixedWindowTakeS
 //go:embed scripts/gcra_one.lua
 var gcraOneSource string
 
-var gcraOne = script{name: "gcra_one", source: &gcraOneSource, digest: "f5a431245fc1d9104baf94935b2d604aa378b041", fields: 1}
+var gcraOne = script{name: "gcra_one", source: &gcraOneSource, digest: "78922c46c152e8cfcea14159a71caefc34ed3609", fields: 1}
 
 //go:embed scripts/gcra_peek.lua
 var gcraPeekSource string
@@ -27,7 +27,7 @@ var gcraPeek = script{name: "gcra_peek", source: &gcraPeekSource, digest: "3c176
 //go:embed scripts/gcra_take.lua
 var gcraTakeSource string
 
-var gcraTake = script{name: "gcra_take", source: &gcraTakeSource, digest: "cf6cb502dbe02ad092d1bb987d1abdb8ae1e0d15", fields: 2}
+var gcraTake = script{name: "gcra_take", source: &gcraTakeSource, digest: "9333cb51d41ddbfa13ea7bd2d998c4a3f423c62d", fields: 2}
 
 //go:embed scripts/slidinglog_peek.lua
 var slidingLogPeekSource string

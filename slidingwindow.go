@@ -12,7 +12,8 @@ import (
 // and of what was granted in the one before it the part that a window which ends now still covers; windows are those of the
 // server's clock, counted from 1970 in UTC. At most Limit units are granted in one such window, and over a span of the length
 // of one that begins within it up to nearly twice Limit are possible, though only where the grants of the first window all came
-// late in it. [SlidingLog] has no such span.
+// late in it. [SlidingLog] has no such span. Where all is used up in every window, Limit-1 are granted in each, since what the
+// one before granted has a weight to its very end.
 //
 // A clock that steps back into an earlier window gives nothing back: all that was counted, up to Limit, then counts in the open
 // window.

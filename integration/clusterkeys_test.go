@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -31,10 +32,13 @@ func TestClusterKeys(t *testing.T) {
 	before := c.errorCounts(t)
 	for _, plan := range []struct {
 		ration.Plan
-		kind string // in its stored keys
+		kind, numbers string // in its stored keys
 	}{
-		{ration.FixedWindow{Limit: 1, Window: time.Hour}, "fw1"},
-		{ration.TokenBucket{Rate: ration.PerHour(1), Burst: 1}, "tb1"},
+		{ration.FixedWindow{Limit: 1, Window: time.Hour}, "fw1", ""},
+		{ration.SlidingWindow{Limit: 1, Window: time.Hour}, "sw1", ""},
+		{ration.SlidingLog{Limit: 1, Window: time.Hour}, "sl1", ""},
+		{ration.TokenBucket{Rate: ration.PerHour(1), Burst: 1}, "tb1", ""},
+		{ration.GCRA{Rate: ration.PerHour(1), Burst: 1}, "gc1", "-1-" + strconv.FormatInt(time.Hour.Microseconds(), 36) + "-1"},
 	} {
 		t.Run(plan.kind, func(t *testing.T) {
 			prefix := freshPrefix()
@@ -47,7 +51,7 @@ func TestClusterKeys(t *testing.T) {
 					require.Equal(t, allowed, d.Allowed, "%q: two keys share a counter, or one has two", key)
 				}
 			}
-			checkStored(t, c, prefix+":limiter:"+plan.kind, keys)
+			checkStored(t, c, prefix+":limiter:"+plan.kind, plan.numbers, keys)
 		})
 	}
 	after := c.errorCounts(t)
@@ -58,11 +62,11 @@ func TestClusterKeys(t *testing.T) {
 
 // checkStored looks up what the masters hold under a head, and finds the stored form of each key and nothing else, all in
 // the slot of what is hashed of the key.
-func checkStored(t *testing.T, c *cluster, head string, keys []string) {
+func checkStored(t *testing.T, c *cluster, head, numbers string, keys []string) {
 	t.Helper()
 	hashed := make(map[string]string) // by stored key
 	for _, key := range keys {
-		stored, part := storedForm(head, key)
+		stored, part := storedForm(head, numbers, key)
 		hashed[stored] = part
 	}
 	var mu sync.Mutex
@@ -101,11 +105,12 @@ func checkSlot(ctx context.Context, node *redis.Client, stored, hashed string) e
 // braced finds the hash tag of a key as Redis does: between the first { and the next }, if there is anything.
 var braced = regexp.MustCompile(`^[^{]*\{([^}]+)\}`)
 
-// storedForm is how a key is stored under a head, and what Redis Cluster is to hash of it: its hash tag, or else all of it
-// with percent and braces escaped. It is written anew here, so that the two ways of writing it check each other.
-func storedForm(head, key string) (stored, hashed string) {
+// storedForm is how a key is stored under a head, with the numbers of a plan whose kind has them, and what Redis Cluster is to
+// hash of it: its hash tag, or else all of it with percent and braces escaped. It is written anew here, so that the two ways of
+// writing it check each other.
+func storedForm(head, numbers, key string) (stored, hashed string) {
 	if tag := braced.FindStringSubmatch(key); tag != nil {
-		return head + "t:" + key, tag[1]
+		return head + "t" + numbers + ":" + key, tag[1]
 	}
 	var escaped strings.Builder
 	for i := range len(key) {
@@ -115,7 +120,7 @@ func storedForm(head, key string) (stored, hashed string) {
 			escaped.WriteByte(c)
 		}
 	}
-	return head + "w:{" + escaped.String() + "}", escaped.String()
+	return head + "w" + numbers + ":{" + escaped.String() + "}", escaped.String()
 }
 
 // awkwardKeys are texts that have gone wrong in one library or another, raw and as parts.

@@ -20,7 +20,10 @@ func TestParallelFirstTakesLeaveLifetime(t *testing.T) {
 			ration.FixedWindow{Limit: 1000, Window: time.Minute},
 			ration.FixedWindow{Limit: 1000, Window: time.Hour, Aligned: true},
 			ration.FixedWindow{Limit: 1000, Window: time.Minute, RestartOnDeny: true},
+			ration.SlidingWindow{Limit: 1000, Window: time.Minute},
+			ration.SlidingLog{Limit: 1000, Window: time.Minute},
 			ration.TokenBucket{Rate: ration.PerMinute(1000), Burst: 1000},
+			ration.GCRA{Rate: ration.PerMinute(1000), Burst: 1000},
 		} {
 			prefix := freshPrefix()
 			limiter, err := newClient(t, s.rdb, ration.WithPrefix(prefix)).Limiter("limiter", plan)

@@ -19,16 +19,23 @@ import (
 // Eight processes offer more than twice the quota of one key for more than three seconds. Counted from outside, by the server's
 // clock, they are never admitted beyond the plan, and get at least 99 % of what it allows.
 //
-// The quotas are small for what a fleet can offer, so that it offers enough on a machine that has other things to do. It is
-// not parallel, since it wants the processors for itself.
+// The quotas are small for what a fleet can offer, so that it offers enough on a machine that has other things to do. The
+// fleets of several plans run at once, one for each processor; the test as a whole is not parallel, since it wants these for
+// itself.
 func TestFleetOf8Processes(t *testing.T) {
 	s := startServer(t, redis8)
 	for _, plan := range []ration.Plan{
 		ration.TokenBucket{Rate: ration.PerSecond(100), Burst: 50},
-		ration.FixedWindow{Limit: 50, Window: 500 * time.Millisecond},
-		ration.FixedWindow{Limit: 50, Window: 500 * time.Millisecond, Aligned: true},
+		ration.GCRA{Rate: ration.PerSecond(100), Burst: 50},
+		ration.FixedWindow{Limit: 50, Window: fleetGrid},
+		ration.FixedWindow{Limit: 50, Window: fleetGrid, Aligned: true},
+		ration.SlidingWindow{Limit: 50, Window: fleetGrid},
+		ration.SlidingLog{Limit: 50, Window: fleetGrid},
 	} {
-		t.Run(plan.String(), func(t *testing.T) { testFleet(t, s, plan) })
+		t.Run(plan.String(), func(t *testing.T) {
+			t.Parallel()
+			testFleet(t, s, plan)
+		})
 	}
 }
 
@@ -84,6 +91,9 @@ func checkFleet(t *testing.T, plan ration.Plan, offers []offer) {
 	require.NoError(t, err)
 	atMost := capacity + allowedWithin(t, plan, fleetSpan.Microseconds())
 	between := allowedWithin(t, plan, last.Before-first.After)
+	if p, ok := plan.(ration.SlidingWindow); ok {
+		between = owedBySlidingWindow(p, offers, first, last)
+	}
 	var admittedUntil, admittedBetween, admitted int64
 	for _, a := range admissions {
 		if a.Before <= last.After {
@@ -103,6 +113,43 @@ func checkFleet(t *testing.T, plan ration.Plan, offers []offer) {
 	require.GreaterOrEqual(t, admittedUntil, capacity)
 	require.GreaterOrEqual(t, 100*admittedBetween, 99*between)
 	require.GreaterOrEqual(t, 100*admitted, 99*(capacity+between))
+}
+
+// owedBySlidingWindow is what a SlidingWindow has to have granted between two denials, in the windows of the grid behind that
+// of the first.
+//
+// Its bound, Limit in each window, is out of reach where every window is used up: to the very end of one, what was granted in
+// the one before has a weight, be it next to nothing, so that no more than Limit-1 fit in. And what nobody asks for until the
+// end of a window is lost. So the fleet is measured at the last denial in each window, where nothing was left: with e the time
+// from the start of the window to that denial, a unit more would have made the estimate greater than Limit,
+//
+//	previous*(1 - e/Window) + current + 1 > Limit
+//
+// and so at least Limit - previous*(1 - e/Window), rounded down, were granted in the window by then. To a fleet that asks all
+// the time that comes to Limit-1 in each window. Where it is not certain in which of two windows a unit was granted, it is
+// taken for one of the earlier when it has a weight, for then less is owed.
+func owedBySlidingWindow(p ration.SlidingWindow, offers []offer, first, last offer) int64 {
+	window := p.Window.Microseconds()
+	granted := make(map[int64]int64) // perhaps, by the index of the window
+	denied := make(map[int64]int64)  // the last denial in a window was made then or later
+	for _, o := range offers {
+		switch from, to := o.Before/window, o.After/window; {
+		case o.Allowed:
+			for index := from; index <= to; index++ {
+				granted[index]++
+			}
+		case from == to && o.Before <= last.Before:
+			denied[from] = max(denied[from], o.Before)
+		}
+	}
+	var owed int64
+	for index, at := range denied {
+		if index > first.After/window {
+			weight := granted[index-1] * (window - at%window)
+			owed += max(p.Limit-(weight+window-1)/window, 0)
+		}
+	}
+	return owed
 }
 
 // firstAndLastDenial are two denials whose moments are well known: of the first and of the last tenth of a second in which

@@ -24,7 +24,10 @@ func TestScriptsFlushed(t *testing.T) {
 		s := startServer(t, image)
 		for _, plan := range []ration.Plan{
 			fivePerMinute,
+			ration.SlidingWindow{Limit: 5, Window: 100 * 365 * 24 * time.Hour}, // in which we are till 2069
+			ration.SlidingLog{Limit: 5, Window: time.Hour},
 			ration.TokenBucket{Rate: ration.PerDay(1), Burst: 5},
+			ration.GCRA{Rate: ration.PerDay(1), Burst: 5},
 		} {
 			limiter := newLimiter(t, s.rdb, plan)
 			for _, remaining := range []int64{4, 3, 2} {

@@ -64,6 +64,9 @@ if units > 0 or mend or arrival and now % 64 == 0 and redis.call('PTTL', key) ==
   end
   local full = now + (spent + -spent % n) / n
   local moment = math.max(full + -full % 1000, now - now % 1000 + 1000) / 1000
-  redis.call('SET', key, whole((clock + spent) % modulus), 'PXAT', whole(moment))
+  if units > 0 or mend then
+    arrival = whole((clock + spent) % modulus)
+  end
+  redis.call('SET', key, arrival, 'PXAT', whole(moment))
 end
 return { granted, spent }

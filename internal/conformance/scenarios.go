@@ -269,7 +269,7 @@ func counting() []scenario {
 		}},
 		{"two windows without a request", sliding(3, s), []step{
 			allow(0, 3, 0), expires(0, 2000, 2000), peek(1500*ms, 1, 0, 500*ms), peek(2*s, 3, 0, 0), allow(2*s, 3, 0),
-			absent(4 * s), allow(9*s, 3, 0),
+			absent(4*s + ms), allow(9*s, 3, 0),
 		}},
 		{"B21 denied requests counted", bucket(per(1, 2*s), 1), []step{
 			allow(0, 1, 0), deny(1*s, 1, 0, s), allow(2*s, 1, 0), deny(3*s, 1, 0, s), allow(4*s, 1, 0),
