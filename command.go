@@ -21,7 +21,7 @@ type command interface {
 
 // newCommand is a command that runs a script on a key, by its digest. The arguments are those that differ from call to
 // call, then the plan's.
-func newCommand(s *script, key string, lead, args []any) command {
+func newCommand(s *script, key any, lead, args []any) command {
 	fill := func(room []any) []any {
 		room = append(room, "evalsha", s.digest, "1", key)
 		return append(append(room, lead...), args...)

@@ -37,13 +37,13 @@ func newExecutor(rdb redis.UniversalClient, maxInFlight int) *executor {
 // call runs a script on a key: EVALSHA, and once more as EVAL where Redis does not know the script. The arguments are
 // those that differ from call to call, then the plan's.
 func (e *executor) call(
-	ctx context.Context, timeout time.Duration, s *script, key string, lead, args []any,
+	ctx context.Context, timeout time.Duration, s *script, key any, lead, args []any,
 ) (reply, error) {
 	return e.do(ctx, timeout, s, newCommand(s, key, lead, args))
 }
 
 // delete deletes a key; Redis frees what it held in the background.
-func (e *executor) delete(ctx context.Context, timeout time.Duration, key string) error {
+func (e *executor) delete(ctx context.Context, timeout time.Duration, key any) error {
 	_, err := e.do(ctx, timeout, nil, newPlainCommand("unlink", key))
 	return err
 }

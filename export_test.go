@@ -48,6 +48,15 @@ func Slot(key string) uint16 { return slot(key) }
 // StoredKey is where a limiter keeps the state of a key.
 func (l *Limiter) StoredKey(key string) string { return l.keys.stored(l.plan, key) }
 
+// RecentKey is StoredKey under a plan, as it is built or remembered.
+func (l *Limiter) RecentKey(plan Plan, key string) (remembered, built string) {
+	prepared, err := l.plans.prepare(plan)
+	if err != nil {
+		panic(err)
+	}
+	return l.recent.stored(l.keys, prepared, key).(string), l.keys.stored(prepared, key)
+}
+
 // TakeCount decides `count` requests of `cost` units each under a plan, as the parts of the package that merge requests do.
 func (l *Limiter) TakeCount(ctx context.Context, key string, plan Plan, cost, count int64) (Decision, error) {
 	prepared, err := prepare(plan)

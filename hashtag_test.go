@@ -3,6 +3,7 @@ package ration_test
 import (
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -68,6 +69,28 @@ func TestSlotsOfB59(t *testing.T) {
 			ration.Slot(limiter.StoredKey(ration.Key("x", text))), "part %q", text)
 		require.NotEqual(t, ration.Slot("b"), ration.Slot(limiter.StoredKey(ration.Key("x", "{b}", text))), "part %q", text)
 	}
+}
+
+// What is remembered of a key is what would be built, whatever other keys and plans were asked for meanwhile.
+func TestRecentKeys(t *testing.T) {
+	t.Parallel()
+	limiter := newLimiter(t, ration.GCRA{Rate: ration.PerSecond(1), Burst: 1})
+	var callers sync.WaitGroup
+	for range 4 {
+		callers.Go(func() {
+			for range 50 {
+				for i := range 200 {
+					plan := ration.GCRA{Rate: ration.PerSecond(1), Burst: int64(1 + i%3)}
+					key := oddKeys[i%len(oddKeys)] + strings.Repeat("x", i/len(oddKeys))
+					remembered, built := limiter.RecentKey(plan, key)
+					if remembered != built {
+						t.Errorf("key %q: got %q, want %q", key, remembered, built)
+					}
+				}
+			}
+		})
+	}
+	callers.Wait()
 }
 
 // Different keys have different counters.

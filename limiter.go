@@ -18,6 +18,7 @@ type Limiter struct {
 	plan     *preparedPlan
 	config   limiterConfig
 	keys     keySpace
+	recent   recentKeys
 	executor *executor
 	plans    planCache // of WithPlanFor and Request.Plan
 }
@@ -66,7 +67,7 @@ func (l *Limiter) Peek(ctx context.Context, key string) (Decision, error) {
 	if err != nil {
 		return Decision{}, l.named(err)
 	}
-	r, err := l.executor.call(ctx, l.config.timeout, plan.peek, l.keys.stored(plan, key), nil, plan.args)
+	r, err := l.executor.call(ctx, l.config.timeout, plan.peek, l.recent.stored(l.keys, plan, key), nil, plan.args)
 	if err != nil {
 		return Decision{}, l.named(err)
 	}
@@ -81,7 +82,7 @@ func (l *Limiter) Reset(ctx context.Context, key string) error {
 	if err != nil {
 		return l.named(err)
 	}
-	return l.named(l.executor.delete(ctx, l.config.timeout, l.keys.stored(plan, key)))
+	return l.named(l.executor.delete(ctx, l.config.timeout, l.recent.stored(l.keys, plan, key)))
 }
 
 // named adds the limiter's name to an error. The end of ctx is passed on as it is.
@@ -142,7 +143,7 @@ func (l *Limiter) take(ctx context.Context, key string, plan *preparedPlan, args
 	if plan.one != nil && count == 1 {
 		script, lead = plan.one, lead[:1]
 	}
-	r, err := l.executor.call(ctx, l.config.timeout, script, l.keys.stored(plan, key), lead, args)
+	r, err := l.executor.call(ctx, l.config.timeout, script, l.recent.stored(l.keys, plan, key), lead, args)
 	if err != nil {
 		return Decision{}, l.named(err)
 	}
