@@ -25,7 +25,7 @@ test: ## Test every module; with the race detector and Docker where they are
 
 .PHONY: soak
 soak: ## Test for long: a million random operations against the exact model
-	go test -count=1 -timeout 2h -run '^TestModel$$' -rapid.checks=4000 -v .
+	RATION_LEAST_OPERATIONS=1000000 go test -count=1 -timeout 2h -run '^TestModel$$' -rapid.checks=7000 -v .
 
 .PHONY: check
 check: bin/tools/stamp ## Format, vet, lint; go.mod, generated files and script digests current

@@ -58,7 +58,11 @@ type intsCommand struct {
 
 func (*intsCommand) NoRetry() bool           { return true }
 func (c *intsCommand) context() *callContext { return &c.ctx }
-func (c *intsCommand) read(r *reply) int     { return max(copy(r[:], c.Val()), len(c.Val())) }
+
+func (c *intsCommand) read(r *reply) int {
+	copy(r[:], c.Val())
+	return len(c.Val())
+}
 
 // Clone is what a client gives to another node.
 func (c *intsCommand) Clone() redis.Cmder {

@@ -89,9 +89,9 @@ type gcraArithmetic struct {
 	rate     perMicro
 }
 
-// micros is how long it takes to earn `units` units of 1/num microseconds, in microseconds, rounded up.
-func (a gcraArithmetic) micros(units int64) time.Duration {
-	return time.Duration((units+a.rate.num-1)/a.rate.num) * time.Microsecond
+// waitFor is how long it takes to earn `units` units of 1/num microseconds, rounded up to a microsecond.
+func (a gcraArithmetic) waitFor(units int64) time.Duration {
+	return micros((units + a.rate.num - 1) / a.rate.num)
 }
 
 func (a gcraArithmetic) plausible(r reply) bool { return 0 <= r[1] && r[1] <= a.capacity }
@@ -100,8 +100,8 @@ func (a gcraArithmetic) outcome(r reply, cost int64) outcome {
 	spent := r[1]
 	return outcome{
 		remaining:  (a.capacity - spent) / a.rate.den,
-		retryAfter: a.micros(max(spent+cost*a.rate.den-a.capacity, 0)),
-		resetAfter: a.micros(spent),
+		retryAfter: a.waitFor(max(spent+cost*a.rate.den-a.capacity, 0)),
+		resetAfter: a.waitFor(spent),
 	}
 }
 

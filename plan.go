@@ -66,6 +66,8 @@ type outcome struct {
 	resetAfter time.Duration
 }
 
+func micros(n int64) time.Duration { return time.Duration(n) * time.Microsecond }
+
 // cost is what a script is given for a cost of so many units.
 func (p *preparedPlan) cost(units int64) any {
 	if units == 1 {

@@ -107,8 +107,6 @@ func (a slidingWindowArithmetic) outcome(r reply, cost int64) outcome {
 	return o
 }
 
-func micros(n int64) time.Duration { return time.Duration(n) * time.Microsecond }
-
 func (a slidingWindowArithmetic) newTwin() twin {
 	return &slidingWindowTwin{slidingWindowArithmetic: a}
 }

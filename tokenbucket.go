@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math/bits"
 	"strconv"
-	"time"
 )
 
 // TokenBucket admits as long as there are tokens: the bucket holds at most Burst, starts full, and is refilled at Rate.
@@ -106,10 +105,10 @@ func (a tokenBucketArithmetic) outcome(r reply, cost int64) outcome {
 	tokens, part, ahead := r[1], r[2], r[3]
 	o := outcome{remaining: tokens}
 	if cost > tokens {
-		o.retryAfter = time.Duration(ahead+a.microsFor(cost-tokens, part)) * time.Microsecond
+		o.retryAfter = micros(ahead + a.microsFor(cost-tokens, part))
 	}
 	if tokens < a.burst {
-		o.resetAfter = time.Duration(ahead+a.microsFor(a.burst-tokens, part)) * time.Microsecond
+		o.resetAfter = micros(ahead + a.microsFor(a.burst-tokens, part))
 	}
 	return o
 }

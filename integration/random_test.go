@@ -14,7 +14,7 @@ import (
 // microsecond of the server's clock. That is the proof of the scripts' arithmetic: what numbers a Lua holds, and how a command
 // reads them, differs between these servers and those that only imitate them.
 //
-// The hundred checks of each kind that rapid does by itself come to 75,000 operations on the three servers; the flag
+// The hundred checks of each kind that rapid does by itself come to some 45,000 operations on the three servers; the flag
 // -rapid.checks takes another number.
 func TestModel(t *testing.T) {
 	t.Parallel()

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"math/big"
+	"os"
+	"strconv"
 	"testing"
 	"time"
 
@@ -29,10 +31,12 @@ type counter interface {
 // looks and peeks, at moments forth and back, under plans that change, with keys that get lost. Where newTwin is not nil, the
 // twins do the same as long as a plan does not change.
 //
-// How often is a matter of the flag -rapid.checks; a check does 50 operations on average. A failure is shrunk, and kept in
-// testdata/rapid to be tried first from then on.
+// How often is a matter of the flag -rapid.checks; a check does some 30 operations, each a take and, where the plan does not
+// change, a peek. It says how many they were, and fails where they are fewer than RATION_LEAST_OPERATIONS, if that is set. A
+// failure is shrunk, and kept in testdata/rapid to be tried first from then on.
 func RunRandom(t *testing.T, backend Backend, newTwin func(plan ration.Plan) (Twin, error)) {
 	t.Helper()
+	operations := 0
 	for _, kind := range []struct {
 		name string
 		draw func(t *rapid.T) ration.Plan
@@ -49,9 +53,16 @@ func RunRandom(t *testing.T, backend Backend, newTwin func(plan ration.Plan) (Tw
 				defer w.cleanUp(r)
 				for range rapid.IntRange(1, 100).Draw(r, "operations") {
 					w.step(r, kind.draw)
+					operations++
 				}
 			})
 		})
+	}
+	t.Logf("%d operations", operations)
+	if least := os.Getenv("RATION_LEAST_OPERATIONS"); least != "" {
+		n, err := strconv.Atoi(least)
+		require.NoError(t, err)
+		require.GreaterOrEqual(t, operations, n, "operations: raise -rapid.checks")
 	}
 }
 
