@@ -2,6 +2,7 @@ package ration
 
 import (
 	"context"
+	"math"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -29,6 +30,7 @@ func newCommand(s *script, key any, lead, args []any) command {
 	if s.fields == 1 {
 		c := &intCommand{}
 		c.IntCmd = redis.NewIntCmd(&c.ctx, fill(c.room[:0])...)
+		c.SetVal(noAnswer)
 		return c
 	}
 	c := &intsCommand{}
@@ -42,6 +44,7 @@ func inFull(c command, s *script) command {
 	if s.fields == 1 {
 		full := &intCommand{ctx: *c.context()}
 		full.IntCmd = redis.NewIntCmd(&full.ctx, args...)
+		full.SetVal(noAnswer)
 		return full
 	}
 	full := &intsCommand{ctx: *c.context()}
@@ -79,10 +82,16 @@ type intCommand struct {
 func (*intCommand) NoRetry() bool           { return true }
 func (c *intCommand) context() *callContext { return &c.ctx }
 
+// noAnswer is the value of a command that was not answered, be it that a hook says there was no error.
+const noAnswer = math.MinInt64
+
 func (c *intCommand) read(r *reply) int {
-	if n := c.Val(); n >= 0 {
+	switch n := c.Val(); {
+	case n == noAnswer:
+		return 0
+	case n >= 0:
 		*r = reply{1, n}
-	} else {
+	default:
 		*r = reply{0, -1 - n}
 	}
 	return 1

@@ -16,8 +16,8 @@ import (
 // A clock that steps back counts as units spent, at most one Burst: nothing is granted that a TokenBucket would not grant, and
 // the key is as good as new within Burst/Rate of the new clock at the latest. Moments come round again after 2^52 µs (142
 // years), divided by the units of the Rate in lowest terms per microsecond: 75 minutes of 999983/s, where few rates have such
-// units. A step back by just that is not seen. Nor is it seen that a key is old, if its expiry was taken away by hand and it is
-// more than a quarter of that old: it then counts as spent, once.
+// units. Where that is more than a day, a step back by it, or by up to Burst/Rate less, is not seen. Nor is it seen that a key
+// is old, if its expiry was taken away by hand and it is more than a quarter of that old: it then counts as spent, once.
 //
 // A changed plan starts afresh, with a full Burst, for what is kept has a meaning only under its numbers. Two plans used side by
 // side have a count each, and a plan that comes back finds its own. Where the level is to survive a change, use [TokenBucket].

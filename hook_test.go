@@ -226,3 +226,37 @@ func TestGoexitInTheRedisClient(t *testing.T) {
 		require.NotErrorIs(t, err, ration.ErrTimeout)
 	}
 }
+
+// A hook that says there was no error, and asked nobody, has no answer to give.
+func TestHookThatSwallowsTheCall(t *testing.T) {
+	t.Parallel()
+	rdb := rationtest.New(t).NewRedis(t)
+	rdb.AddHook(swallow{})
+	client, err := ration.New(rdb, ration.WithTimeout(10*time.Second))
+	require.NoError(t, err)
+	t.Cleanup(client.Close)
+	for name, plan := range map[string]ration.Plan{
+		"one":     ration.GCRA{Rate: ration.PerSecond(1), Burst: 5},
+		"several": ration.TokenBucket{Rate: ration.PerSecond(1), Burst: 5},
+	} {
+		limiter, err := client.Limiter(name, plan)
+		require.NoError(t, err)
+		_, err = limiter.AllowN(t.Context(), "key", 0)
+		require.ErrorIs(t, err, ration.ErrUnavailable, name)
+		_, err = limiter.Peek(t.Context(), "key")
+		require.ErrorIs(t, err, ration.ErrUnavailable, name)
+	}
+}
+
+// swallow is a hook that sends nothing and reports no error.
+type swallow struct{}
+
+func (swallow) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (swallow) ProcessHook(redis.ProcessHook) redis.ProcessHook {
+	return func(context.Context, redis.Cmder) error { return nil }
+}
+
+func (swallow) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}

@@ -60,8 +60,9 @@ func (l *Limiter) Take(ctx context.Context, r Request) (Decision, error) {
 	return l.take(ctx, r.Key, plan, plan.args, r.Cost, 1)
 }
 
-// Peek reports what a request for one unit would find, and writes nothing: Allowed if a unit remains, Granted 0. One round
-// trip. The errors are those of a decision.
+// Peek reports what a request for one unit would find now, and writes nothing: Allowed if a unit remains, Granted 0. After a
+// changed plan, or a clock that stepped back, its RetryAfter is what such a request would be told, and holds once one was
+// decided, which writes what changed: AllowN of 0 units will do. One round trip. The errors are those of a decision.
 func (l *Limiter) Peek(ctx context.Context, key string) (Decision, error) {
 	plan, err := l.check(Request{Key: key})
 	if err != nil {

@@ -17,17 +17,17 @@ var fixedWindowTake = script{name: "fixedwindow_take", source: &fixedWindowTakeS
 //go:embed scripts/gcra_one.lua
 var gcraOneSource string
 
-var gcraOne = script{name: "gcra_one", source: &gcraOneSource, digest: "78922c46c152e8cfcea14159a71caefc34ed3609", fields: 1}
+var gcraOne = script{name: "gcra_one", source: &gcraOneSource, digest: "0e29001e979f63c42ef3f83de4cec3928676dfcf", fields: 1}
 
 //go:embed scripts/gcra_peek.lua
 var gcraPeekSource string
 
-var gcraPeek = script{name: "gcra_peek", source: &gcraPeekSource, digest: "3c176b4c3d7fd53dcf0db0d8314cbbc78f9912c4", fields: 1}
+var gcraPeek = script{name: "gcra_peek", source: &gcraPeekSource, digest: "b79a25fe4270e8bbd247119d7866753f21716806", fields: 1}
 
 //go:embed scripts/gcra_take.lua
 var gcraTakeSource string
 
-var gcraTake = script{name: "gcra_take", source: &gcraTakeSource, digest: "9333cb51d41ddbfa13ea7bd2d998c4a3f423c62d", fields: 2}
+var gcraTake = script{name: "gcra_take", source: &gcraTakeSource, digest: "3c32670f8c2b6d46fc800336e1eed305f0d4e634", fields: 2}
 
 //go:embed scripts/slidinglog_peek.lua
 var slidingLogPeekSource string
@@ -42,12 +42,12 @@ var slidingLogTake = script{name: "slidinglog_take", source: &slidingLogTakeSour
 //go:embed scripts/slidingwindow_peek.lua
 var slidingWindowPeekSource string
 
-var slidingWindowPeek = script{name: "slidingwindow_peek", source: &slidingWindowPeekSource, digest: "14dbb4de0813bfd9b79b8108b3d5243dd7806e8e", fields: 4}
+var slidingWindowPeek = script{name: "slidingwindow_peek", source: &slidingWindowPeekSource, digest: "09273264a16de3c891543f1d300dbef1018bd937", fields: 4}
 
 //go:embed scripts/slidingwindow_take.lua
 var slidingWindowTakeSource string
 
-var slidingWindowTake = script{name: "slidingwindow_take", source: &slidingWindowTakeSource, digest: "f8a8e62277e98f49b93574575831c26ce9f326a4", fields: 4}
+var slidingWindowTake = script{name: "slidingwindow_take", source: &slidingWindowTakeSource, digest: "cbb8cb2c56de327b3176cf55babccfc785c5f126", fields: 4}
 
 //go:embed scripts/tokenbucket_peek.lua
 var tokenBucketPeekSource string

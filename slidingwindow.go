@@ -18,10 +18,11 @@ import (
 // A clock that steps back into an earlier window gives nothing back: all that was counted, up to Limit, then counts in the open
 // window.
 //
-// A changed Limit counts at once, with all that was granted before. Under a changed Window the estimate stays as it is, from the
-// first request that is decided under the new plan: what was granted in the open window counts in that of the new length, and
-// what the one before weighs is lost by the end of that. So one key should not be decided under windows of different lengths in
-// turn: what counts is then forgotten as the windows of either length end.
+// A changed Limit counts at once, with all that was granted before. Under a changed Window the estimate is taken over, rounded
+// up, with the first request that is decided under the new plan: what was granted in the open window counts in that of the new
+// length, and what the one before weighs is lost by the end of that, or of the next where it cannot be counted otherwise. So
+// one key should not be decided under windows of different lengths in turn: what counts may then be forgotten early, or held
+// until the windows of both have ended.
 //
 // The zero value is refused. Stored: a hash per key, 120 to 170 bytes in Redis besides a long key, which expires when the last
 // grant has no weight any more, one to two Windows after it.
@@ -78,7 +79,8 @@ func (a slidingWindowArithmetic) weight(previous, elapsed int64) int64 {
 
 func (a slidingWindowArithmetic) plausible(r reply) bool {
 	remaining, previous, elapsed := r[1], r[2], r[3]
-	if remaining > a.limit || remaining < -exactBound || previous < 0 || previous > exactBound || elapsed < 0 || elapsed >= a.window {
+	// What was counted under a greater limit, in both windows, comes to twice the bound.
+	if remaining > a.limit || remaining < -2*exactBound || previous < 0 || previous > exactBound || elapsed < 0 || elapsed >= a.window {
 		return false
 	}
 	return a.limit-remaining >= a.weight(previous, elapsed)

@@ -23,6 +23,7 @@ func silence() []scenario {
 }
 
 func clocks() []scenario {
+	const round = (1 << 52) / 999_983 * us // after which moments come round again
 	return []scenario{
 		{"B53 clock set back", bucket(per(1, s), 10), []step{
 			allow(0, 3, 7), back(allow(-5*s, 1, 6)), allow(0, 1, 5), allow(1*s, 1, 5),
@@ -46,6 +47,15 @@ func clocks() []scenario {
 		}},
 		{"clock set back, where moments come round again after 75 minutes", gcra(per(999_983, s), 100), []step{
 			allow(0, 1, 99), back(deny(-2*h, 1, 0, 2*us)), peek(-2*h+10*us, 9, 0, 91*us),
+		}},
+		{"clock set back by a round of moments", gcra(per(999_983, s), 100), []step{
+			allow(0, 1, 99), back(deny(-round, 1, 0, 2*us)), peek(-round+10*us, 9, 0, 91*us),
+		}},
+		{"clock set back by an hour, into what is spent of a round", gcra(per(999_983, s), 999_983_000), []step{
+			allow(0, 999_983_000, 0), back(deny(-h, 1, 0, 2*us)), allow(-h+s, 999_983, 0),
+		}},
+		{"clock set back in a window of large numbers, and a lowered limit", sliding(3<<50, m), []step{
+			allow(0, 3<<50, 0), allow(119*s, 5<<49, 506_654_958_079_180), back(denyUnder(sliding(100, m), 61*s, 1, 0, 119*s)),
 		}},
 		{"clock set back into the window before", sliding(10, 10*s), []step{
 			allow(-s, 2, 8), allow(s, 4, 4), back(allow(-5*s, 1, 3)), peek(0, 3, 0, 10*s), allow(5*s, 3, 3),

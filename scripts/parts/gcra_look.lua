@@ -20,5 +20,7 @@ if arrival then
     else
       spent, mend = capacity, true
     end
+  elseif turn < 86400000000 and redis.call('PEXPIRETIME', key) > (now + spent / n) / 1000 + 2 then
+    spent, mend = capacity, true
   end
 end

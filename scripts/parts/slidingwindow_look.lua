@@ -9,7 +9,8 @@
 -- window, 2 those of an earlier one, 3 something to be stored anew. That is so where the clock stepped back
 -- behind the stored window: then all that was counted, up to the limit, counts in the open one. And where the
 -- windows had another length: then what was counted in the open one counts in that of the new length, and what
--- the one before weighs now it weighs there too, to lose it by the end of that.
+-- the one before weighs now it weighs there too, to lose it by the end of that (or counts there, where the number
+-- that weighs so much would leave 2^52).
 local previous, current, state, length = 0, 0, 0, window
 local h = redis.call('HMGET', key, 'i', 'p', 'c', 'w')
 if h[1] then
