@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+
+	"github.com/redis/go-redis/v9"
 )
 
 // The errors of this package. A denied request is none of them: it is a [Decision].
@@ -45,6 +47,11 @@ var (
 	// Where nothing listens it is often this error too, since go-redis by default dials five times, with pauses, before it
 	// says so; redis.Options.DialerRetries is how often.
 	ErrTimeout = errors.New("ration: timeout")
+
+	// ErrConfiguration is wrapped, beside ErrUnavailable, by the error of a call that Redis refused for a reason that no
+	// waiting mends: a user without the permission (NOPERM, NOAUTH, WRONGPASS), keys in different slots (CROSSSLOT), a key that
+	// holds something else (WRONGTYPE).
+	ErrConfiguration = errors.New("ration: fault of configuration")
 
 	// ErrClosed is returned by every call on a Client, and on its limiters, after Close. So it is by those that New and
 	// Client.Limiter did not make.
@@ -113,6 +120,31 @@ func (e *unavailableError) Error() string {
 }
 
 func (e *unavailableError) Unwrap() []error { return []error{ErrUnavailable, e.cause} }
+
+// configurationError is that of a call that Redis refuses as it is configured, and why.
+type configurationError struct{ cause error }
+
+func (e *configurationError) Error() string {
+	return ErrConfiguration.Error() + ": " + withoutPrefix(e.cause)
+}
+
+func (e *configurationError) Unwrap() []error { return []error{ErrConfiguration, e.cause} }
+
+// configurationFaults are how Redis begins the errors that no waiting mends.
+var configurationFaults = []string{
+	"CROSSSLOT", "WRONGTYPE", "NOPERM", "NOAUTH", "WRONGPASS",
+	"unknown command", "Script attempted to access a non local key", // of which go-redis takes ERR away
+}
+
+// refused is the error of a call that Redis, or the redis client, answered with an error.
+func refused(cause error) error {
+	for _, fault := range configurationFaults {
+		if redis.HasErrorPrefix(cause, fault) {
+			return unavailable(&configurationError{cause})
+		}
+	}
+	return unavailable(cause)
+}
 
 // limiterError says which limiter an error is of.
 type limiterError struct {

@@ -226,7 +226,8 @@ func (c *call) finish() {
 	}
 }
 
-// run sends the command and reads its answer. Nothing is sent a second time but a script that Redis said it does not know.
+// run sends the command and reads its answer. A script is sent once more only when Redis said that it did not run: in full,
+// where Redis does not know it, and after a pause, where its keys are on their way from one node of a cluster to another.
 func (c *call) run(rdb redis.UniversalClient) {
 	c.err = errUnfinished
 	defer func() {
@@ -234,15 +235,24 @@ func (c *call) run(rdb redis.UniversalClient) {
 			c.err = unavailable(fmt.Errorf("panic in the redis client: %v", p))
 		}
 	}()
-	cmd := c.command
+	cmd, known := c.command, true
 	err := rdb.Process(cmd.context(), cmd)
-	if err != nil && c.script != nil && redis.HasErrorPrefix(err, "NOSCRIPT") && c.state.Load() != callLeft {
-		cmd = inFull(cmd, c.script)
+	for pause := firstPause; err != nil && c.script != nil && c.state.Load() != callLeft; {
+		switch {
+		case known && redis.HasErrorPrefix(err, "NOSCRIPT"):
+			cmd, known = inFull(cmd, c.script), false
+		case redis.HasErrorPrefix(err, "TRYAGAIN") && c.sleep(pause):
+			cmd = cmd.Clone().(command)
+			pause = min(2*pause, longestPause)
+		default:
+			c.err = refused(err)
+			return
+		}
 		err = rdb.Process(cmd.context(), cmd)
 	}
 	if err != nil {
 		// The answer is not looked at: a hook that returned early may still be writing it.
-		c.err = unavailable(err)
+		c.err = refused(err)
 		return
 	}
 	if n := cmd.read(&c.reply); c.script != nil && n != c.script.fields {
@@ -250,6 +260,22 @@ func (c *call) run(rdb redis.UniversalClient) {
 		return
 	}
 	c.err = nil
+}
+
+// The pauses before a script is sent again whose keys are on their way from one node to another.
+const (
+	firstPause   = time.Millisecond
+	longestPause = 16 * time.Millisecond
+)
+
+// sleep pauses, and says whether the caller still waits then.
+func (c *call) sleep(pause time.Duration) bool {
+	select {
+	case <-time.After(pause):
+		return true
+	case <-c.gone:
+		return false
+	}
 }
 
 // errUnfinished is the error of a call whose goroutine a hook of the redis client ended.
