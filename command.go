@@ -2,7 +2,7 @@ package ration
 
 import (
 	"context"
-	"math"
+	"strconv"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -16,43 +16,40 @@ type command interface {
 	NoRetry() bool
 	// context is that of the command, to be set before it is sent.
 	context() *callContext
-	// read takes the integers of the answer, and says how many there are.
-	read(r *reply) int
+	// answer are the integers that Redis answered.
+	answer() []int64
 }
 
-// newCommand is a command that runs a script on a key, by its digest. The arguments are those that differ from call to
-// call, then the plan's.
-func newCommand(s *script, key any, lead, args []any) command {
-	fill := func(room []any) []any {
-		room = append(room, "evalsha", s.digest, "1", key)
-		return append(append(room, lead...), args...)
-	}
-	if s.fields == 1 {
-		c := &intCommand{}
-		c.IntCmd = redis.NewIntCmd(&c.ctx, fill(c.room[:0])...)
-		c.SetVal(noAnswer)
-		return c
-	}
+// newCommand is a command that runs a script on keys, by its digest. The arguments are those that differ from call to call,
+// then the plan's.
+func newCommand(s *script, keys, lead, args []any) command {
 	c := &intsCommand{}
-	c.IntSliceCmd = redis.NewIntSliceCmd(&c.ctx, fill(c.room[:0])...)
+	all := c.room[:0]
+	if n := 3 + len(keys) + len(lead) + len(args); n > len(c.room) {
+		all = make([]any, 0, n)
+	}
+	all = append(all, "evalsha", s.digest, numberOfKeys[len(keys)])
+	all = append(append(append(all, keys...), lead...), args...)
+	c.IntSliceCmd = redis.NewIntSliceCmd(&c.ctx, all...)
 	return c
 }
 
+// numberOfKeys are numbers of keys as arguments, boxed once.
+var numberOfKeys = func() (boxed [maxPlans + 1]any) {
+	for n := range boxed {
+		boxed[n] = strconv.Itoa(n)
+	}
+	return boxed
+}()
+
 // inFull is a command that runs the same script, sent with it.
 func inFull(c command, s *script) command {
-	args := append([]any{"eval", *s.source}, c.Args()[2:]...)
-	if s.fields == 1 {
-		full := &intCommand{ctx: *c.context()}
-		full.IntCmd = redis.NewIntCmd(&full.ctx, args...)
-		full.SetVal(noAnswer)
-		return full
-	}
 	full := &intsCommand{ctx: *c.context()}
-	full.IntSliceCmd = redis.NewIntSliceCmd(&full.ctx, args...)
+	full.IntSliceCmd = redis.NewIntSliceCmd(&full.ctx, append([]any{"eval", *s.source}, c.Args()[2:]...)...)
 	return full
 }
 
-// intsCommand is answered by integers, in the order of a reply.
+// intsCommand is answered by integers.
 type intsCommand struct {
 	ctx callContext
 	*redis.IntSliceCmd
@@ -61,45 +58,13 @@ type intsCommand struct {
 
 func (*intsCommand) NoRetry() bool           { return true }
 func (c *intsCommand) context() *callContext { return &c.ctx }
-
-func (c *intsCommand) read(r *reply) int {
-	copy(r[:], c.Val())
-	return len(c.Val())
-}
+func (c *intsCommand) answer() []int64       { return c.Val() }
 
 // Clone is what a client gives to another node.
 func (c *intsCommand) Clone() redis.Cmder {
-	return &intsCommand{ctx: c.ctx, IntSliceCmd: c.IntSliceCmd.Clone().(*redis.IntSliceCmd)}
-}
-
-// intCommand is answered by one integer: a number when it is granted, and -1 less the number when not.
-type intCommand struct {
-	ctx callContext
-	*redis.IntCmd
-	room [7]any // for the arguments
-}
-
-func (*intCommand) NoRetry() bool           { return true }
-func (c *intCommand) context() *callContext { return &c.ctx }
-
-// noAnswer is the value of a command that was not answered, be it that a hook says there was no error.
-const noAnswer = math.MinInt64
-
-func (c *intCommand) read(r *reply) int {
-	switch n := c.Val(); {
-	case n == noAnswer:
-		return 0
-	case n >= 0:
-		*r = reply{1, n}
-	default:
-		*r = reply{0, -1 - n}
-	}
-	return 1
-}
-
-// Clone is what a client gives to another node.
-func (c *intCommand) Clone() redis.Cmder {
-	return &intCommand{ctx: c.ctx, IntCmd: c.IntCmd.Clone().(*redis.IntCmd)}
+	clone := &intsCommand{ctx: c.ctx}
+	clone.IntSliceCmd = redis.NewIntSliceCmd(&clone.ctx, c.Args()...)
+	return clone
 }
 
 // plainCommand is any command whose answer does not matter.
@@ -116,7 +81,7 @@ func newPlainCommand(args ...any) command {
 
 func (*plainCommand) NoRetry() bool           { return true }
 func (c *plainCommand) context() *callContext { return &c.ctx }
-func (*plainCommand) read(*reply) int         { return 0 }
+func (*plainCommand) answer() []int64         { return nil }
 
 // Clone is what a client gives to another node.
 func (c *plainCommand) Clone() redis.Cmder {

@@ -93,8 +93,7 @@ func (l *twinLimiter) Take(_ context.Context, r ration.Request) (ration.Decision
 	case r.Cost > l.twin(r.Key).Limit():
 		return ration.Decision{}, ration.ErrCostExceedsLimit
 	}
-	d, _ := l.twin(r.Key).TakeAt(l.backend.now.UnixMicro(), r.Cost, 1, false)
-	return d, nil
+	return l.twin(r.Key).TakeAt(l.backend.now.UnixMicro(), r.Cost, 1, false), nil
 }
 
 func (l *twinLimiter) AllowUpTo(_ context.Context, key string, n int64) (ration.Decision, error) {
@@ -102,10 +101,17 @@ func (l *twinLimiter) AllowUpTo(_ context.Context, key string, n int64) (ration.
 	if n == 0 {
 		cost, count = 0, 1
 	}
-	d, _ := l.twin(key).TakeAt(l.backend.now.UnixMicro(), cost, count, true)
-	return d, nil
+	return l.twin(key).TakeAt(l.backend.now.UnixMicro(), cost, count, true), nil
 }
 
 func (l *twinLimiter) Peek(_ context.Context, key string) (ration.Decision, error) {
 	return l.twin(key).PeekAt(l.backend.now.UnixMicro()), nil
+}
+
+func (l *twinLimiter) Refund(_ context.Context, d ration.Decision) error {
+	require.Len(l.t, l.twins, 1) // a scenario has one key
+	for _, twin := range l.twins {
+		twin.RefundAt(l.backend.now.UnixMicro(), d)
+	}
+	return nil
 }

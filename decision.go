@@ -25,6 +25,8 @@ type Decision struct {
 	Source Source
 	// Plan is the plan that decided, as ParsePlan reads it.
 	Plan string
+
+	receipt receipt
 }
 
 // Source says who made a decision.

@@ -39,6 +39,9 @@ var (
 	// ErrCostExceedsLimit is wrapped by the *[CostError] of a request that no wait would let through.
 	ErrCostExceedsLimit = errors.New("ration: cost exceeds the limit")
 
+	// ErrForeignDecision is returned by Refund for a decision that the limiter did not make.
+	ErrForeignDecision = errors.New("ration: decision of another limiter")
+
 	// ErrUnavailable is wrapped by the error of a call that Redis gave no answer to: it was too slow, not there, or
 	// answered with a fault. Whether it was charged is not known.
 	ErrUnavailable = errors.New("ration: redis unavailable")

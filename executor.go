@@ -34,17 +34,21 @@ func newExecutor(rdb redis.UniversalClient, maxInFlight int) *executor {
 	return e
 }
 
-// call runs a script on a key: EVALSHA, and once more as EVAL where Redis does not know the script. The arguments are
-// those that differ from call to call, then the plan's.
+// call runs a script on keys: EVALSHA, and once more as EVAL where Redis does not know the script. The arguments are those
+// that differ from call to call, then the plan's. It answers the integers that the script replies.
 func (e *executor) call(
-	ctx context.Context, timeout time.Duration, s *script, key any, lead, args []any,
-) (reply, error) {
-	return e.do(ctx, timeout, s, newCommand(s, key, lead, args))
+	ctx context.Context, timeout time.Duration, s *script, keys, lead, args []any,
+) ([]int64, error) {
+	answer, err := e.do(ctx, timeout, s, newCommand(s, keys, lead, args))
+	if err == nil && s.fields > 0 && len(answer) != s.fields {
+		return nil, unavailable(fmt.Errorf("%s: %d integers in the reply, not %d", s.name, len(answer), s.fields))
+	}
+	return answer, err
 }
 
-// delete deletes a key; Redis frees what it held in the background.
-func (e *executor) delete(ctx context.Context, timeout time.Duration, key any) error {
-	_, err := e.do(ctx, timeout, nil, newPlainCommand("unlink", key))
+// delete deletes keys; Redis frees what they held in the background.
+func (e *executor) delete(ctx context.Context, timeout time.Duration, keys ...any) error {
+	_, err := e.do(ctx, timeout, nil, newPlainCommand(append([]any{"unlink"}, keys...)...))
 	return err
 }
 
@@ -55,14 +59,14 @@ func (e *executor) ping(ctx context.Context, timeout time.Duration) error {
 }
 
 // do starts a command, of a script or a plain one, and waits for its answer, for the timeout and for ctx.
-func (e *executor) do(ctx context.Context, timeout time.Duration, s *script, cmd command) (reply, error) {
+func (e *executor) do(ctx context.Context, timeout time.Duration, s *script, cmd command) ([]int64, error) {
 	if ctx == nil {
 		ctx = context.Background()
 	}
 	c := e.calls.Get().(*call)
 	c.script, c.command = s, cmd
 	if err := ctx.Err(); err != nil {
-		return reply{}, e.recycle(c, err)
+		return nil, e.recycle(c, err)
 	}
 	c.timer.Reset(timeout)
 	select {
@@ -71,25 +75,25 @@ func (e *executor) do(ctx context.Context, timeout time.Duration, s *script, cmd
 		select {
 		case e.places <- struct{}{}:
 		case <-c.timer.C:
-			return reply{}, e.recycle(c, unavailable(fmt.Errorf("%w: no place among %d calls in flight within %v",
+			return nil, e.recycle(c, unavailable(fmt.Errorf("%w: no place among %d calls in flight within %v",
 				ErrTimeout, cap(e.places), timeout)))
 		case <-ctx.Done():
-			return reply{}, e.recycle(c, endOf(ctx))
+			return nil, e.recycle(c, endOf(ctx))
 		case <-e.closed:
-			return reply{}, e.recycle(c, ErrClosed)
+			return nil, e.recycle(c, ErrClosed)
 		}
 	}
 	*cmd.context() = callContext{Context: ctx, gone: c.gone}
 	if !e.start(c) {
 		<-e.places
-		return reply{}, e.recycle(c, ErrClosed)
+		return nil, e.recycle(c, ErrClosed)
 	}
 
 	var ended error
 	select {
 	case <-c.done:
-		r := c.reply
-		return r, e.recycle(c, c.err)
+		answer := c.answer
+		return answer, e.recycle(c, c.err)
 	case <-c.timer.C:
 		ended = unavailable(fmt.Errorf("%w: no answer within %v", ErrTimeout, timeout))
 	case <-ctx.Done():
@@ -97,12 +101,12 @@ func (e *executor) do(ctx context.Context, timeout time.Duration, s *script, cmd
 	}
 	if c.leave() {
 		// The goroutine that runs the call keeps it.
-		return reply{}, ended
+		return nil, ended
 	}
 	// The answer came in the same moment: a grant is not thrown away.
 	<-c.done
-	r := c.reply
-	return r, e.recycle(c, c.err)
+	answer := c.answer
+	return answer, e.recycle(c, c.err)
 }
 
 // start runs a call in a goroutine, unless the executor is closed.
@@ -174,8 +178,8 @@ type call struct {
 	script  *script // nil: a plain command
 	command command
 
-	reply reply
-	err   error
+	answer []int64
+	err    error
 
 	state atomic.Int32
 	work  func()        // runs the call in the executor
@@ -205,7 +209,7 @@ func newCall(e *executor) *call {
 
 func (c *call) reset() {
 	c.timer.Stop()
-	c.script, c.command, c.reply, c.err = nil, nil, reply{}, nil
+	c.script, c.command, c.answer, c.err = nil, nil, nil, nil
 	c.state.Store(callWaiting)
 }
 
@@ -255,11 +259,7 @@ func (c *call) run(rdb redis.UniversalClient) {
 		c.err = refused(err)
 		return
 	}
-	if n := cmd.read(&c.reply); c.script != nil && n != c.script.fields {
-		c.err = unavailable(fmt.Errorf("%s: %d integers in the reply, not %d", c.script.name, n, c.script.fields))
-		return
-	}
-	c.err = nil
+	c.answer, c.err = cmd.answer(), nil
 }
 
 // The pauses before a script is sent again whose keys are on their way from one node to another.

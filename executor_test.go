@@ -68,10 +68,11 @@ func (f *fakeRedis) limiter(t *testing.T, options ...ration.ClientOption) (*rati
 }
 
 func granted(c *server.Peer, _ string, _ []string) {
-	c.WriteLen(3)
+	c.WriteLen(4)
 	c.WriteInt(1)
 	c.WriteInt(4)
 	c.WriteInt(60_000)
+	c.WriteInt(1_900_000_060_000)
 }
 
 func hangUp(c *server.Peer, _ string, _ []string) { c.Close() }

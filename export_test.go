@@ -20,14 +20,20 @@ func NewTwin(plan Plan) (*Twin, error) {
 	return &Twin{prepared: prepared, twin: prepared.newTwin()}, nil
 }
 
-// TakeAt decides as Limiter.take does, and also gives the raw reply.
-func (t *Twin) TakeAt(nowMicros, cost, count int64, upTo bool) (Decision, [4]int64) {
+// TakeAt decides as Limiter.take does.
+func (t *Twin) TakeAt(nowMicros, cost, count int64, upTo bool) Decision {
 	r := t.twin.takeAt(nowMicros, cost, count, upTo)
-	d, err := t.prepared.taken(r, cost, count)
+	d, err := t.prepared.afterTake(r[:], cost, count)
 	if err != nil {
 		panic(err)
 	}
-	return d, r
+	d.receipt = receipt{plan: t.prepared, units: d.Granted, answer: r[:]}
+	return d
+}
+
+// RefundAt gives back what TakeAt granted.
+func (t *Twin) RefundAt(nowMicros int64, d Decision) {
+	t.twin.refundAt(nowMicros, replyOf(d.receipt.answer), d.receipt.units)
 }
 
 // Limit is the greatest cost that the plan can admit.
@@ -35,7 +41,8 @@ func (t *Twin) Limit() int64 { return t.prepared.limit }
 
 // PeekAt decides as Limiter.Peek does.
 func (t *Twin) PeekAt(nowMicros int64) Decision {
-	d, err := t.prepared.peeked(t.twin.peekAt(nowMicros))
+	r := t.twin.peekAt(nowMicros)
+	d, err := t.prepared.afterPeek(r[:])
 	if err != nil {
 		panic(err)
 	}
@@ -54,7 +61,7 @@ func (l *Limiter) RecentKey(plan Plan, key string) (remembered, built string) {
 	if err != nil {
 		panic(err)
 	}
-	return l.recent.stored(l.keys, prepared, key).(string), l.keys.stored(prepared, key)
+	return l.recent.stored(l.keys, prepared, key)[0].(string), l.keys.stored(prepared, key)
 }
 
 // TakeCount decides `count` requests of `cost` units each under a plan, as the parts of the package that merge requests do.
@@ -110,8 +117,9 @@ type Script struct {
 func Scripts() []Script {
 	var all []Script
 	for _, s := range []script{
-		fixedWindowPeek, fixedWindowTake, gcraOne, gcraPeek, gcraTake, slidingLogPeek, slidingLogTake,
-		slidingWindowPeek, slidingWindowTake, tokenBucketPeek, tokenBucketTake,
+		fixedWindowPeek, fixedWindowRefund, fixedWindowTake, gcraOne, gcraPeek, gcraRefund, gcraTake,
+		slidingLogPeek, slidingLogRefund, slidingLogTake, slidingWindowPeek, slidingWindowRefund, slidingWindowTake,
+		tokenBucketPeek, tokenBucketRefund, tokenBucketTake,
 	} {
 		all = append(all, Script{s.name, *s.source, s.digest.(string), s.fields})
 	}
@@ -127,6 +135,8 @@ func ScriptArguments(plan Plan, verb string) (int, error) {
 	switch verb {
 	case "peek":
 		return len(prepared.args), nil
+	case "refund":
+		return len(prepared.taken(reply{}, 1)) + len(prepared.argsRefund), nil
 	case "one":
 		return len([]string{"cost"}) + len(prepared.args), nil
 	default:

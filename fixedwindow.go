@@ -103,6 +103,7 @@ func (p FixedWindow) prepare() (*preparedPlan, error) {
 		limit:     p.Limit,
 		take:      &fixedWindowTake,
 		peek:      &fixedWindowPeek,
+		refund:    &fixedWindowRefund,
 		args:      args(mode),
 		argsUpTo:  args(modeUpTo),
 		algorithm: p,
@@ -118,6 +119,11 @@ func (p FixedWindow) plausible(r reply) bool {
 func (p FixedWindow) outcome(r reply, _ int64) outcome {
 	left := time.Duration(r[2]) * time.Millisecond
 	return outcome{remaining: r[1], retryAfter: left, resetAfter: left}
+}
+
+func (p FixedWindow) taken(r reply, units int64) []any {
+	closes := r[3]
+	return []any{units, closes}
 }
 
 func (p FixedWindow) newTwin() twin { return &fixedWindowTwin{plan: p} }
@@ -161,7 +167,20 @@ func (t *fixedWindowTwin) takeAt(nowMicros, cost, count int64, upTo bool) reply 
 	if left > 0 {
 		t.used, t.endMillis = used+units, nowMillis+left
 	}
-	return reply{granted, room - units, left}
+	closes := int64(0)
+	if units > 0 {
+		closes = t.endMillis
+	}
+	return reply{granted, room - units, left, closes}
+}
+
+func (t *fixedWindowTwin) refundAt(nowMicros int64, r reply, units int64) int64 {
+	if closes := r[3]; closes != t.endMillis || t.endMillis <= nowMicros/1000 {
+		return 0
+	}
+	units = min(units, t.used)
+	t.used -= units
+	return units
 }
 
 func (t *fixedWindowTwin) peekAt(nowMicros int64) reply {

@@ -67,18 +67,20 @@ func (p GCRA) prepare() (*preparedPlan, error) {
 	}
 	inKey := func(n int64) string { return "-" + strconv.FormatInt(n, 36) }
 	return &preparedPlan{
-		plan:      p,
-		text:      p.String(),
-		kind:      "gc1",
-		numbers:   inKey(rate.num) + inKey(rate.den) + inKey(p.Burst),
-		limit:     p.Burst,
-		unit:      rate.den,
-		take:      &gcraTake,
-		one:       &gcraOne,
-		peek:      &gcraPeek,
-		args:      args,
-		argsUpTo:  args,
-		algorithm: algorithm,
+		plan:       p,
+		text:       p.String(),
+		kind:       "gc1",
+		numbers:    inKey(rate.num) + inKey(rate.den) + inKey(p.Burst),
+		limit:      p.Burst,
+		unit:       rate.den,
+		take:       &gcraTake,
+		one:        &gcraOne,
+		peek:       &gcraPeek,
+		refund:     &gcraRefund,
+		args:       args,
+		argsUpTo:   args,
+		argsRefund: args,
+		algorithm:  algorithm,
 	}, nil
 }
 
@@ -105,11 +107,17 @@ func (a gcraArithmetic) outcome(r reply, cost int64) outcome {
 	}
 }
 
+func (a gcraArithmetic) taken(r reply, units int64) []any {
+	spent, now := r[1], r[2]
+	return []any{units * a.rate.den, spent, now}
+}
+
 func (a gcraArithmetic) newTwin() twin { return &gcraTwin{gcraArithmetic: a} }
 
 // gcraTwin is what one key has spent. It counts as the script does.
 type gcraTwin struct {
 	gcraArithmetic
+	stored   bool  // false: nothing was spent yet
 	spent    int64 // as of atMicros
 	atMicros int64
 }
@@ -118,7 +126,7 @@ type gcraTwin struct {
 func (t *gcraTwin) spentAt(nowMicros int64) (spent int64, mend bool) {
 	elapsed := nowMicros - t.atMicros
 	switch hi, units := bits.Mul64(uint64(max(elapsed, -elapsed)), uint64(t.rate.num)); {
-	case t.spent == 0:
+	case !t.stored:
 		return 0, false
 	case elapsed >= 0 && (hi > 0 || units >= uint64(t.spent)):
 		return 0, false
@@ -136,12 +144,26 @@ func (t *gcraTwin) takeAt(nowMicros, cost, count int64, _ bool) reply {
 	granted := fit(t.capacity-spent, cost*t.rate.den, count)
 	spent += granted * cost * t.rate.den
 	if granted*cost > 0 || mend {
-		t.spent, t.atMicros = spent, nowMicros
+		t.stored, t.spent, t.atMicros = true, spent, nowMicros
 	}
-	return reply{granted, spent}
+	return reply{granted, spent, nowMicros}
 }
 
 func (t *gcraTwin) peekAt(nowMicros int64) reply {
 	spent, _ := t.spentAt(nowMicros)
 	return reply{0, spent}
+}
+
+func (t *gcraTwin) refundAt(nowMicros int64, r reply, units int64) int64 {
+	spent, mend := t.spentAt(nowMicros)
+	// What had been spent when the request was granted, less what was earned since, is what can still be given back of it.
+	left, elapsed := r[1], nowMicros-r[2]
+	back := int64(0)
+	if hi, earned := bits.Mul64(uint64(max(elapsed, 0)), uint64(t.rate.num)); elapsed >= 0 && hi == 0 && earned < uint64(left) {
+		back = min(units*t.rate.den, spent, left-int64(earned))
+	}
+	if back > 0 || mend {
+		t.spent, t.atMicros = spent-back, nowMicros
+	}
+	return back
 }

@@ -68,11 +68,11 @@ func (l *Limiter) Peek(ctx context.Context, key string) (Decision, error) {
 	if err != nil {
 		return Decision{}, l.named(err)
 	}
-	r, err := l.executor.call(ctx, l.config.timeout, plan.peek, l.recent.stored(l.keys, plan, key), nil, plan.args)
+	answer, err := l.executor.call(ctx, l.config.timeout, plan.peek, l.recent.stored(l.keys, plan, key), nil, plan.args)
 	if err != nil {
 		return Decision{}, l.named(err)
 	}
-	d, err := plan.peeked(r)
+	d, err := plan.afterPeek(answer)
 	return d, l.named(err)
 }
 
@@ -83,7 +83,7 @@ func (l *Limiter) Reset(ctx context.Context, key string) error {
 	if err != nil {
 		return l.named(err)
 	}
-	return l.named(l.executor.delete(ctx, l.config.timeout, l.recent.stored(l.keys, plan, key)))
+	return l.named(l.executor.delete(ctx, l.config.timeout, l.recent.stored(l.keys, plan, key)...))
 }
 
 // named adds the limiter's name to an error. The end of ctx is passed on as it is.
@@ -144,10 +144,17 @@ func (l *Limiter) take(ctx context.Context, key string, plan *preparedPlan, args
 	if plan.one != nil && count == 1 {
 		script, lead = plan.one, lead[:1]
 	}
-	r, err := l.executor.call(ctx, l.config.timeout, script, l.recent.stored(l.keys, plan, key), lead, args)
+	keys := l.recent.stored(l.keys, plan, key)
+	answer, err := l.executor.call(ctx, l.config.timeout, script, keys, lead, args)
 	if err != nil {
 		return Decision{}, l.named(err)
 	}
-	d, err := plan.taken(r, cost, count)
-	return d, l.named(err)
+	d, err := plan.afterTake(answer, cost, count)
+	if err != nil {
+		return Decision{}, l.named(err)
+	}
+	if d.Granted > 0 {
+		d.receipt = receipt{l, plan, keys, d.Granted, answer}
+	}
+	return d, nil
 }

@@ -35,3 +35,5 @@ func (l randomLimiter) TakeCount(
 ) (ration.Decision, error) {
 	return l.Limiter.TakeCount(ctx, key, plan, cost, count)
 }
+
+func (randomLimiter) GivesCountsBack() bool { return true }

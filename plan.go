@@ -33,11 +33,12 @@ type preparedPlan struct {
 	limit   int64  // the greatest cost that can ever pass, units
 	unit    int64  // what the scripts count a unit as
 
-	take, peek *script
-	one        *script // take for one request, where that has a script of its own
-	// args are the plan's numbers for the script, boxed once. argsUpTo are those where one request takes what fits.
-	args, argsUpTo []any
-	costOfOne      any // the script's cost of a request for one unit, boxed once
+	take, peek, refund *script
+	one                *script // take for one request, where that has a script of its own
+	// args are the plan's numbers for the scripts that take and peek, boxed once. argsUpTo are those where one request takes
+	// what fits, and argsRefund those for the script that gives back.
+	args, argsUpTo, argsRefund []any
+	costOfOne                  any // the script's cost of a request for one unit, boxed once
 
 	algorithm
 }
@@ -51,13 +52,21 @@ type algorithm interface {
 	// outcome derives an answer from a plausible reply of the plan's scripts, to requests of `cost` units each.
 	outcome(r reply, cost int64) outcome
 
+	// taken is what the refund script is told of a grant of so many units, by the reply to it.
+	taken(r reply, units int64) []any
+
 	// newTwin makes the plan's double in this process, for one key.
 	newTwin() twin
 }
 
 // reply holds what a script answers, in the order of its header: the granted requests, the remaining units, and what else
 // the plan sends.
-type reply [4]int64
+type reply [6]int64
+
+func replyOf(answer []int64) (r reply) {
+	copy(r[:], answer)
+	return r
+}
 
 // outcome is what a reply means.
 type outcome struct {
@@ -76,8 +85,9 @@ func (p *preparedPlan) cost(units int64) any {
 	return units * p.unit
 }
 
-// taken is what a take script's reply means to `count` requests of `cost` units each. A reply that cannot be is refused.
-func (p *preparedPlan) taken(r reply, cost, count int64) (Decision, error) {
+// afterTake is what a take script's answer means to `count` requests of `cost` units each. One that cannot be is refused.
+func (p *preparedPlan) afterTake(answer []int64, cost, count int64) (Decision, error) {
+	r := replyOf(answer)
 	d, err := p.decision(r, cost, count)
 	if err == nil && r[0] > 0 {
 		d.Allowed, d.RetryAfter = true, 0
@@ -85,9 +95,9 @@ func (p *preparedPlan) taken(r reply, cost, count int64) (Decision, error) {
 	return d, err
 }
 
-// peeked is what a peek script's reply means to a request for one unit. A reply that cannot be is refused.
-func (p *preparedPlan) peeked(r reply) (Decision, error) {
-	d, err := p.decision(r, 1, 0)
+// afterPeek is what a peek script's answer means to a request for one unit. One that cannot be is refused.
+func (p *preparedPlan) afterPeek(answer []int64) (Decision, error) {
+	d, err := p.decision(replyOf(answer), 1, 0)
 	if d.Remaining > 0 {
 		d.Allowed, d.RetryAfter = true, 0
 	}
@@ -124,6 +134,8 @@ type twin interface {
 	takeAt(nowMicros, cost, count int64, upTo bool) reply
 	// peekAt replies as the peek script does.
 	peekAt(nowMicros int64) reply
+	// refundAt gives back the units of a grant, by the reply to it, and says how many, as the refund script does.
+	refundAt(nowMicros int64, r reply, units int64) int64
 }
 
 // isOurs says whether a plan is one of this package's, by value: a pointer may be nil or change, and a struct that embeds a

@@ -16,21 +16,21 @@ type recentKeys struct {
 type recentKey struct {
 	plan   *preparedPlan
 	key    string
-	stored any // a string
+	stored [1]any // a string
 }
 
 var keySeed = maphash.MakeSeed()
 
 // stored is where the state of a key under a plan lives: what keys.stored says.
-func (r *recentKeys) stored(keys keySpace, plan *preparedPlan, key string) any {
+func (r *recentKeys) stored(keys keySpace, plan *preparedPlan, key string) []any {
 	place := &r.places[maphash.String(keySeed, key)%uint64(len(r.places))]
 	if k := place.Load(); k != nil && k.plan == plan && k.key == key {
-		return k.stored
+		return k.stored[:]
 	}
 	stored := keys.stored(plan, key)
-	k := &recentKey{plan: plan, key: inside(stored, key), stored: stored}
+	k := &recentKey{plan: plan, key: inside(stored, key), stored: [1]any{stored}}
 	place.Store(k)
-	return k.stored
+	return k.stored[:]
 }
 
 // inside is a key as a part of the stored one, which is kept anyway, where it was not escaped: the caller's may be a part of

@@ -16,6 +16,7 @@ import (
 
 var (
 	headerLine = regexp.MustCompile(`(?m)^-- (KEYS|ARGV|Reply|Cost|Uses): +(.*)$`)
+	continued  = regexp.MustCompile(`\n--  +`)
 	redisCall  = regexp.MustCompile(`redis\.call\('([A-Z]+)'`)
 	anyCall    = regexp.MustCompile(`redis\.p?call\(`)
 	replyTable = regexp.MustCompile(`(?m)^return (?:\{ (.*) \}|([^{}]*))$`)
@@ -33,13 +34,13 @@ func TestScriptHeaders(t *testing.T) {
 		"gcra":          ration.GCRA{Rate: ration.PerSecond(1), Burst: 1},
 	}
 	scripts := ration.Scripts()
-	require.Len(t, scripts, 2*len(plans)+1)
+	require.Len(t, scripts, 3*len(plans)+1)
 	for _, s := range scripts {
 		t.Run(s.Name, func(t *testing.T) {
 			t.Parallel()
 			require.True(t, strings.HasPrefix(s.Source, "-- "+s.Name+".lua: "), "first line")
 			header := make(map[string]string)
-			for _, match := range headerLine.FindAllStringSubmatch(s.Source, -1) {
+			for _, match := range headerLine.FindAllStringSubmatch(continued.ReplaceAllString(s.Source, " "), -1) {
 				header[match[1]] = match[2]
 			}
 			code := comment.ReplaceAllString(s.Source, "")
@@ -84,13 +85,13 @@ func TestScriptHeaders(t *testing.T) {
 }
 
 // text are the expressions that may be arguments of a command: none is a number. (plan is an argument as it came, arrival what was
-// stored or whole made; moment, added and merged are what whole and entry made.)
-var text = regexp.MustCompile(`^(key|'[\w+-]+'|whole\(.*\)|granted == 1 and ARGV\[1\] or whole\(units\)|plan|arrival|moment|added|merged|oldest\[1\])$`)
+// stored or whole made; moment, from, upTo and refundsFrom are what whole made, added, merged and member what entry made.)
+var text = regexp.MustCompile(`^(key|'[\w+-]+'|whole\(.*\)|granted == 1 and ARGV\[1\] or whole\(units\)|entry\(.*\)|plan|arrival|moment|from|upTo|refundsFrom|added|merged|member|oldest\[1\])$`)
 
 // reads says whether a command only reads.
 func reads(command string) bool {
 	return slices.Contains([]string{
-		"GET", "HMGET", "PEXPIRETIME", "PTTL", "TIME", "ZCARD", "ZRANGE", "ZRANGEBYSCORE", "ZRANK",
+		"GET", "HMGET", "PEXPIRETIME", "PTTL", "TIME", "ZCOUNT", "ZRANGE", "ZRANGEBYSCORE", "ZRANK", "ZREVRANGEBYSCORE",
 	}, command)
 }
 

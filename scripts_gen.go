@@ -9,52 +9,77 @@ var fixedWindowPeekSource string
 
 var fixedWindowPeek = script{name: "fixedwindow_peek", source: &fixedWindowPeekSource, digest: "1a250e1a1e026682de33e65696bd364c6c1ee0e1", fields: 3}
 
+//go:embed scripts/fixedwindow_refund.lua
+var fixedWindowRefundSource string
+
+var fixedWindowRefund = script{name: "fixedwindow_refund", source: &fixedWindowRefundSource, digest: "0f12372be7052498ad732856c53409c161de3d15", fields: 1}
+
 //go:embed scripts/fixedwindow_take.lua
 var fixedWindowTakeSource string
 
-var fixedWindowTake = script{name: "fixedwindow_take", source: &fixedWindowTakeSource, digest: "8ad8a0a01c3ac1273583cce21d4e0871b8e01c32", fields: 3}
+var fixedWindowTake = script{name: "fixedwindow_take", source: &fixedWindowTakeSource, digest: "75646fa7713a5a12044e143aa4524f989ae1a71e", fields: 4}
 
 //go:embed scripts/gcra_one.lua
 var gcraOneSource string
 
-var gcraOne = script{name: "gcra_one", source: &gcraOneSource, digest: "0e29001e979f63c42ef3f83de4cec3928676dfcf", fields: 1}
+var gcraOne = script{name: "gcra_one", source: &gcraOneSource, digest: "42cc1a6c773da5ef1f4374d1a5cc5dfe0537630a", fields: 3}
 
 //go:embed scripts/gcra_peek.lua
 var gcraPeekSource string
 
-var gcraPeek = script{name: "gcra_peek", source: &gcraPeekSource, digest: "b79a25fe4270e8bbd247119d7866753f21716806", fields: 1}
+var gcraPeek = script{name: "gcra_peek", source: &gcraPeekSource, digest: "05d924e4499cec382dd5ede347cd632d72819522", fields: 2}
+
+//go:embed scripts/gcra_refund.lua
+var gcraRefundSource string
+
+var gcraRefund = script{name: "gcra_refund", source: &gcraRefundSource, digest: "c27278b3e03d20bf026201aaf4eb678beb4a5f3f", fields: 1}
 
 //go:embed scripts/gcra_take.lua
 var gcraTakeSource string
 
-var gcraTake = script{name: "gcra_take", source: &gcraTakeSource, digest: "3c32670f8c2b6d46fc800336e1eed305f0d4e634", fields: 2}
+var gcraTake = script{name: "gcra_take", source: &gcraTakeSource, digest: "f0b0862effe08959929ec216a464811f7840f996", fields: 3}
 
 //go:embed scripts/slidinglog_peek.lua
 var slidingLogPeekSource string
 
-var slidingLogPeek = script{name: "slidinglog_peek", source: &slidingLogPeekSource, digest: "10441c4da61ac88d169f7a7c0944ebbda9d7b6fe", fields: 4}
+var slidingLogPeek = script{name: "slidinglog_peek", source: &slidingLogPeekSource, digest: "73e500f5447efd07523ac9e42c24634b66814798", fields: 4}
+
+//go:embed scripts/slidinglog_refund.lua
+var slidingLogRefundSource string
+
+var slidingLogRefund = script{name: "slidinglog_refund", source: &slidingLogRefundSource, digest: "0fa82e3b1229467cc534ce6c4166d368814c5d38", fields: 1}
 
 //go:embed scripts/slidinglog_take.lua
 var slidingLogTakeSource string
 
-var slidingLogTake = script{name: "slidinglog_take", source: &slidingLogTakeSource, digest: "2837253ecc1d30aba23ab2bbfdc647d8b3634d12", fields: 4}
+var slidingLogTake = script{name: "slidinglog_take", source: &slidingLogTakeSource, digest: "a8d0a3e6f4755e336ac50a9a9838d65afabc23b1", fields: 6}
 
 //go:embed scripts/slidingwindow_peek.lua
 var slidingWindowPeekSource string
 
-var slidingWindowPeek = script{name: "slidingwindow_peek", source: &slidingWindowPeekSource, digest: "09273264a16de3c891543f1d300dbef1018bd937", fields: 4}
+var slidingWindowPeek = script{name: "slidingwindow_peek", source: &slidingWindowPeekSource, digest: "4608b9f4a1cf66b7d3c5e14409ae396f3ae170b4", fields: 4}
+
+//go:embed scripts/slidingwindow_refund.lua
+var slidingWindowRefundSource string
+
+var slidingWindowRefund = script{name: "slidingwindow_refund", source: &slidingWindowRefundSource, digest: "9ef05b5f112c48a67db6feb3a8a3d70f36b352d7", fields: 1}
 
 //go:embed scripts/slidingwindow_take.lua
 var slidingWindowTakeSource string
 
-var slidingWindowTake = script{name: "slidingwindow_take", source: &slidingWindowTakeSource, digest: "cbb8cb2c56de327b3176cf55babccfc785c5f126", fields: 4}
+var slidingWindowTake = script{name: "slidingwindow_take", source: &slidingWindowTakeSource, digest: "4d6a4d5b8806793ba7dfa38bf0ed7c8223eca92e", fields: 4}
 
 //go:embed scripts/tokenbucket_peek.lua
 var tokenBucketPeekSource string
 
-var tokenBucketPeek = script{name: "tokenbucket_peek", source: &tokenBucketPeekSource, digest: "9b24300376eb8f155aaf9005f279b22a744e049b", fields: 4}
+var tokenBucketPeek = script{name: "tokenbucket_peek", source: &tokenBucketPeekSource, digest: "d8182975228e6ef697f418b30b89bad2d1357c2f", fields: 4}
+
+//go:embed scripts/tokenbucket_refund.lua
+var tokenBucketRefundSource string
+
+var tokenBucketRefund = script{name: "tokenbucket_refund", source: &tokenBucketRefundSource, digest: "d7dd7b8176acac9244f20bcf17c243ef13c909a7", fields: 1}
 
 //go:embed scripts/tokenbucket_take.lua
 var tokenBucketTakeSource string
 
-var tokenBucketTake = script{name: "tokenbucket_take", source: &tokenBucketTakeSource, digest: "d10fa7712c58bb44efae367d73638de47b118db4", fields: 4}
+var tokenBucketTake = script{name: "tokenbucket_take", source: &tokenBucketTakeSource, digest: "092bd3dcbe0432baad09b123d0a82e21094ebd61", fields: 5}

@@ -1,6 +1,7 @@
 package ration
 
 import (
+	"slices"
 	"sort"
 	"strconv"
 	"time"
@@ -57,6 +58,7 @@ func (p SlidingLog) prepare() (*preparedPlan, error) {
 		limit:     p.Limit,
 		take:      &slidingLogTake,
 		peek:      &slidingLogPeek,
+		refund:    &slidingLogRefund,
 		args:      args,
 		argsUpTo:  args,
 		algorithm: p,
@@ -74,6 +76,11 @@ func (p SlidingLog) outcome(r reply, _ int64) outcome {
 	return outcome{remaining: r[1], retryAfter: micros(r[2]), resetAfter: micros(r[3])}
 }
 
+func (p SlidingLog) taken(r reply, units int64) []any {
+	sum, now := r[4], r[5]
+	return []any{units, sum, now}
+}
+
 func (p SlidingLog) newTwin() twin {
 	return &slidingLogTwin{limit: p.Limit, window: p.Window.Microseconds()}
 }
@@ -87,8 +94,9 @@ type slidingLogTwin struct {
 // grant is an entry of a log.
 type grant struct {
 	atMicros int64
-	sum      int64 // of the units of all grants up to and with it
-	units    int64
+	id       int64 // the sum of the units of all grants up to and with it, when it was made
+	sum      int64 // that sum without what was given back since
+	units    int64 // 0: given back
 }
 
 // liveAt are the grants in the window that ends at a moment.
@@ -113,7 +121,11 @@ func (t *slidingLogTwin) waits(live []grant, nowMicros, cost int64) (retry, rese
 		before := live[0].sum - live[0].units
 		retry = out(live[sort.Search(len(live), func(i int) bool { return live[i].sum-before >= lacking })])
 	}
-	return retry, out(live[len(live)-1])
+	if total := totalOf(live); total > 0 {
+		before := live[0].sum - live[0].units
+		reset = out(live[sort.Search(len(live), func(i int) bool { return live[i].sum-before >= total })])
+	}
+	return retry, reset
 }
 
 // manyAhead is how many grants a clock that stepped back may leave ahead of it; if more, all become one.
@@ -125,11 +137,15 @@ func (t *slidingLogTwin) pullBack(nowMicros int64) {
 	if first == len(t.grants) {
 		return
 	}
-	ahead := t.grants[first:]
-	if len(ahead) > manyAhead {
-		ahead, first = t.liveAt(nowMicros), 0
+	ahead, live := t.grants[first:], t.liveAt(nowMicros)
+	if len(ahead) > manyAhead || slices.ContainsFunc(live, func(g grant) bool { return g.units == 0 }) {
+		ahead, first = live, 0
 	}
-	t.grants = append(t.grants[:first], grant{nowMicros, ahead[len(ahead)-1].sum, totalOf(ahead)})
+	last, total := ahead[len(ahead)-1], totalOf(ahead)
+	t.grants = t.grants[:first]
+	if total > 0 {
+		t.grants = append(t.grants, grant{nowMicros, last.id, last.sum, total})
+	}
 }
 
 func (t *slidingLogTwin) takeAt(nowMicros, cost, count int64, _ bool) reply {
@@ -139,11 +155,11 @@ func (t *slidingLogTwin) takeAt(nowMicros, cost, count int64, _ bool) reply {
 	granted := fit(room, cost, count)
 	units := granted * cost
 	if units > 0 {
-		sum := units
+		id, sum := units, units
 		if len(live) > 0 {
-			sum += live[len(live)-1].sum
+			id, sum = id+live[len(live)-1].id, sum+live[len(live)-1].sum
 		}
-		live = append(live, grant{nowMicros, sum, units})
+		live = append(live, grant{nowMicros, id, sum, units})
 		t.grants = live // which forgets what is out
 	}
 	r := reply{granted, room - units}
@@ -152,7 +168,27 @@ func (t *slidingLogTwin) takeAt(nowMicros, cost, count int64, _ bool) reply {
 		r[2] = retry
 	}
 	r[3] = reset
+	if len(live) > 0 {
+		r[4] = live[len(live)-1].id
+	}
+	r[5] = nowMicros
 	return r
+}
+
+func (t *slidingLogTwin) refundAt(_ int64, r reply, units int64) int64 {
+	id, taken := r[4], r[5]
+	first := sort.Search(len(t.grants), func(i int) bool { return t.grants[i].atMicros >= taken })
+	for i := first; i < len(t.grants) && t.grants[i].atMicros == taken; i++ {
+		if t.grants[i].id != id || t.grants[i].units != units {
+			continue
+		}
+		t.grants[i].units = 0
+		for later := range t.grants[i:] {
+			t.grants[i+later].sum -= units
+		}
+		return units
+	}
+	return 0
 }
 
 func (t *slidingLogTwin) peekAt(nowMicros int64) reply {

@@ -50,15 +50,17 @@ func (p SlidingWindow) prepare() (*preparedPlan, error) {
 	}
 	args := []any{strconv.FormatInt(p.Limit, 10), strconv.FormatInt(p.Window.Microseconds(), 10)}
 	return &preparedPlan{
-		plan:      p,
-		text:      p.String(),
-		kind:      "sw1",
-		limit:     p.Limit,
-		take:      &slidingWindowTake,
-		peek:      &slidingWindowPeek,
-		args:      args,
-		argsUpTo:  args,
-		algorithm: slidingWindowArithmetic{limit: p.Limit, window: p.Window.Microseconds()},
+		plan:       p,
+		text:       p.String(),
+		kind:       "sw1",
+		limit:      p.Limit,
+		take:       &slidingWindowTake,
+		peek:       &slidingWindowPeek,
+		refund:     &slidingWindowRefund,
+		args:       args,
+		argsUpTo:   args,
+		argsRefund: args[1:],
+		algorithm:  slidingWindowArithmetic{limit: p.Limit, window: p.Window.Microseconds()},
 	}, nil
 }
 
@@ -78,16 +80,16 @@ func (a slidingWindowArithmetic) weight(previous, elapsed int64) int64 {
 }
 
 func (a slidingWindowArithmetic) plausible(r reply) bool {
-	remaining, previous, elapsed := r[1], r[2], r[3]
+	remaining, previous, now := r[1], r[2], r[3]
 	// What was counted under a greater limit, in both windows, comes to twice the bound.
-	if remaining > a.limit || remaining < -2*exactBound || previous < 0 || previous > exactBound || elapsed < 0 || elapsed >= a.window {
+	if remaining > a.limit || remaining < -2*exactBound || previous < 0 || previous > exactBound || now < 0 {
 		return false
 	}
-	return a.limit-remaining >= a.weight(previous, elapsed)
+	return a.limit-remaining >= a.weight(previous, now%a.window)
 }
 
 func (a slidingWindowArithmetic) outcome(r reply, cost int64) outcome {
-	remaining, previous, elapsed := r[1], r[2], r[3]
+	remaining, previous, elapsed := r[1], r[2], r[3]%a.window
 	current := a.limit - remaining - a.weight(previous, elapsed)
 	left := a.window - elapsed // of the open window
 	o := outcome{remaining: max(remaining, 0)}
@@ -107,6 +109,11 @@ func (a slidingWindowArithmetic) outcome(r reply, cost int64) outcome {
 		o.resetAfter = micros(left)
 	}
 	return o
+}
+
+func (a slidingWindowArithmetic) taken(r reply, units int64) []any {
+	now := r[3]
+	return []any{units, now}
 }
 
 func (a slidingWindowArithmetic) newTwin() twin {
@@ -144,11 +151,25 @@ func (t *slidingWindowTwin) takeAt(nowMicros, cost, count int64, _ bool) reply {
 	if units := granted * cost; units > 0 || mend {
 		t.index, t.previous, t.current = nowMicros/t.window, previous, current+units
 	}
-	return reply{granted, remaining - granted*cost, previous, elapsed}
+	return reply{granted, remaining - granted*cost, previous, nowMicros}
 }
 
 func (t *slidingWindowTwin) peekAt(nowMicros int64) reply {
 	elapsed := nowMicros % t.window
 	previous, current, _ := t.countsAt(nowMicros)
-	return reply{0, t.limit - current - t.weight(previous, elapsed), previous, elapsed}
+	return reply{0, t.limit - current - t.weight(previous, elapsed), previous, nowMicros}
+}
+
+func (t *slidingWindowTwin) refundAt(_ int64, r reply, units int64) int64 {
+	counted := &t.current
+	switch taken := r[3]; t.index - taken/t.window {
+	case 0:
+	case 1:
+		counted = &t.previous
+	default:
+		return 0
+	}
+	units = min(units, *counted)
+	*counted -= units
+	return units
 }

@@ -65,15 +65,17 @@ func (p TokenBucket) prepare() (*preparedPlan, error) {
 		fmt.Sprintf("%d %d %d", p.Burst, rate.num, rate.den),
 	}
 	return &preparedPlan{
-		plan:      p,
-		text:      p.String(),
-		kind:      "tb1",
-		limit:     p.Burst,
-		take:      &tokenBucketTake,
-		peek:      &tokenBucketPeek,
-		args:      args,
-		argsUpTo:  args,
-		algorithm: algorithm,
+		plan:       p,
+		text:       p.String(),
+		kind:       "tb1",
+		limit:      p.Burst,
+		take:       &tokenBucketTake,
+		peek:       &tokenBucketPeek,
+		refund:     &tokenBucketRefund,
+		args:       args,
+		argsUpTo:   args,
+		argsRefund: args,
+		algorithm:  algorithm,
 	}, nil
 }
 
@@ -113,6 +115,11 @@ func (a tokenBucketArithmetic) outcome(r reply, cost int64) outcome {
 	return o
 }
 
+func (a tokenBucketArithmetic) taken(r reply, units int64) []any {
+	tokens, part, ahead, now := r[1], r[2], r[3], r[4]
+	return []any{units, tokens, part, now + ahead}
+}
+
 func (a tokenBucketArithmetic) newTwin() twin {
 	return &tokenBucketTwin{tokenBucketArithmetic: a}
 }
@@ -130,21 +137,26 @@ func (t *tokenBucketTwin) levelAt(nowMicros int64) (tokens, part, at int64) {
 	if !t.stored {
 		return t.burst, 0, nowMicros
 	}
-	tokens, part, at = t.tokens, t.part, t.atMicros
-	if nowMicros > at {
-		turns, rest := (nowMicros-at)/t.rate.den, (nowMicros-at)%t.rate.den
-		part += rest * t.rate.num
-		if hi, lo := bits.Mul64(uint64(turns), uint64(t.rate.num)); hi > 0 || lo >= uint64(t.burst) {
-			tokens = t.burst
+	tokens, part = t.refilled(t.tokens, t.part, nowMicros-t.atMicros)
+	return tokens, part, max(t.atMicros, nowMicros)
+}
+
+// refilled is what a level has become after a time, in us; a clock that stepped back refills nothing.
+func (a tokenBucketArithmetic) refilled(tokens, part, elapsed int64) (int64, int64) {
+	if elapsed > 0 {
+		turns, rest := elapsed/a.rate.den, elapsed%a.rate.den
+		part += rest * a.rate.num
+		if hi, lo := bits.Mul64(uint64(turns), uint64(a.rate.num)); hi > 0 || lo >= uint64(a.burst) {
+			tokens = a.burst
 		} else {
-			tokens += int64(lo) + part/t.rate.den
+			tokens += int64(lo) + part/a.rate.den
 		}
-		part, at = part%t.rate.den, nowMicros
+		part %= a.rate.den
 	}
-	if tokens >= t.burst {
-		tokens, part = t.burst, 0
+	if tokens >= a.burst {
+		tokens, part = a.burst, 0
 	}
-	return tokens, part, at
+	return tokens, part
 }
 
 // aheadOf is how far the moment of a level is ahead of the clock, at most what it takes to fill that level, rounded down.
@@ -167,12 +179,39 @@ func (t *tokenBucketTwin) takeAt(nowMicros, cost, count int64, _ bool) reply {
 	if units > 0 || at > nowMicros+ahead {
 		t.stored, t.tokens, t.part, t.atMicros = true, tokens, part, nowMicros+ahead
 	}
-	return reply{granted, tokens, part, ahead}
+	return reply{granted, tokens, part, ahead, nowMicros}
 }
 
 func (t *tokenBucketTwin) peekAt(nowMicros int64) reply {
 	tokens, part, at := t.levelAt(nowMicros)
 	return reply{0, tokens, part, t.aheadOf(nowMicros, tokens, part, at)}
+}
+
+func (t *tokenBucketTwin) refundAt(nowMicros int64, r reply, units int64) int64 {
+	tokens, part, at := t.levelAt(nowMicros)
+	// What the bucket as it was left would lack now of being full is what of the request was not earned again.
+	left, leftPart := t.refilled(r[1], r[2], nowMicros-(r[4]+r[3]))
+	lacking := t.burst - left
+	if !t.stored || lacking == 0 {
+		return 0
+	}
+	if units < lacking || units == lacking && leftPart == 0 {
+		tokens += units
+	} else {
+		units = lacking
+		tokens, part = tokens+units, part-leftPart
+		if part < 0 {
+			tokens, part = tokens-1, part+t.rate.den
+		}
+		if leftPart > 0 {
+			units--
+		}
+	}
+	if tokens >= t.burst {
+		tokens, part = t.burst, 0
+	}
+	t.tokens, t.part, t.atMicros = tokens, part, nowMicros+t.aheadOf(nowMicros, tokens, part, at)
+	return units
 }
 
 // fit is how many of count requests of cost units each fit into left units. A look, of cost 0, always fits.

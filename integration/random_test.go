@@ -51,6 +51,9 @@ func (l countingLimiter) TakeCount(
 	return d, err
 }
 
+// GivesCountsBack is false: the Limiter knows of one request.
+func (countingLimiter) GivesCountsBack() bool { return false }
+
 // counted is the number of requests in a call, in the context of its command, and how many of them the script granted.
 type counted struct{ count, granted int64 }
 

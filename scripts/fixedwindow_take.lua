@@ -1,7 +1,7 @@
 -- fixedwindow_take.lua: grant as many of `count` requests of `cost` units each as fit into the open window.
 -- KEYS:  key
 -- ARGV:  cost units; count requests; limit units; window ms; mode 0..3
--- Reply: granted requests; remaining units; left ms
+-- Reply: granted requests; remaining units; left ms; closes ms, 0 if no unit was granted
 -- Cost:  O(1)
 -- Uses:  GET INCRBY PEXPIRE PEXPIREAT PEXPIRETIME PTTL SET TIME
 local key, cost, count = KEYS[1], ARGV[1] + 0, ARGV[2] == '1' and 1 or ARGV[2] + 0
@@ -61,9 +61,9 @@ if cost * count > room then
 end
 local units = granted * cost
 
--- whole(integer): a whole number as text with all its digits. A number handed to a command as it is may be written
--- as 1e+15, or cut to 14 digits by tostring and "..". In halves, for %d reads 32 bits where that is what a C
--- long has.
+-- whole(integer): a whole number as text with all its digits. A number handed to a command as it is may be
+-- written as 1e+15, or cut to 14 digits by tostring and "..". In halves, for %d reads 32 bits where that is
+-- what a C long has.
 local function whole(integer)
   if integer < 1000000000 then
     return string.format('%d', integer)
@@ -95,4 +95,12 @@ if mend and mode == '1' then
 elseif mend then
   redis.call('PEXPIRE', key, whole(left))
 end
-return { granted, room - units, left }
+
+-- When the window of a grant ends: the moment by which it is known again when units are given back.
+local closes = 0
+if units > 0 and mode == '1' then
+  closes = nowMillis + left
+elseif units > 0 then
+  closes = redis.call('PEXPIRETIME', key)
+end
+return { granted, room - units, left, closes }

@@ -1,7 +1,7 @@
 -- gcra_one.lua: grant a request if it fits.
 -- KEYS:  key
 -- ARGV:  units 1/n us; capacity 1/n us; n tokens
--- Reply: spent 1/n us, or -1 - spent when denied
+-- Reply: granted requests; spent 1/n us; now us
 -- Cost:  O(1)
 -- Uses:  GET PEXPIRETIME PTTL SET TIME
 local key, units, capacity, n = KEYS[1], ARGV[1] + 0, ARGV[2] + 0, ARGV[3] + 0
@@ -40,18 +40,18 @@ if arrival then
     spent, mend = capacity, true
   end
 end
-local denied = spent + units > capacity
-if denied then
-  units = 0
+local granted = 1
+if spent + units > capacity then
+  granted, units = 0, 0
 end
 
--- What is spent is stored when something was granted, or the stored moment or its expiry has to be mended.
--- Whether a key that is not written has an expiry, one request in sixty-four looks.
+-- What is spent is stored when something was granted or given back ("units"), or the stored moment or its
+-- expiry has to be mended. Whether a key that is not written has an expiry, one request in sixty-four looks.
 spent = spent + units
-if units > 0 or mend or arrival and now % 64 == 0 and redis.call('PTTL', key) == -1 then
-  -- whole(integer): a whole number as text with all its digits. A number handed to a command as it is may be written
-  -- as 1e+15, or cut to 14 digits by tostring and "..". In halves, for %d reads 32 bits where that is what a C
-  -- long has.
+if units ~= 0 or mend or arrival and now % 64 == 0 and redis.call('PTTL', key) == -1 then
+  -- whole(integer): a whole number as text with all its digits. A number handed to a command as it is may be
+  -- written as 1e+15, or cut to 14 digits by tostring and "..". In halves, for %d reads 32 bits where that is
+  -- what a C long has.
   local function whole(integer)
     if integer < 1000000000 then
       return string.format('%d', integer)
@@ -60,9 +60,9 @@ if units > 0 or mend or arrival and now % 64 == 0 and redis.call('PTTL', key) ==
   end
   local full = now + (spent + -spent % n) / n
   local moment = math.max(full + -full % 1000, now - now % 1000 + 1000) / 1000
-  if units > 0 or mend then
+  if units ~= 0 or mend then
     arrival = whole((clock + spent) % modulus)
   end
   redis.call('SET', key, arrival, 'PXAT', whole(moment))
 end
-return denied and -1 - spent or spent
+return { granted, spent, now }

@@ -1,7 +1,7 @@
 -- gcra_peek.lua: what a take would find spent. Writes nothing.
 -- KEYS:  key
 -- ARGV:  capacity 1/n us; n tokens
--- Reply: -1 - spent, in 1/n us
+-- Reply: granted requests, always 0; spent 1/n us
 -- Cost:  O(1)
 -- Uses:  GET PEXPIRETIME TIME
 local key, capacity, n = KEYS[1], ARGV[1] + 0, ARGV[2] + 0
@@ -40,4 +40,4 @@ if arrival then
     spent, mend = capacity, true
   end
 end
-return -1 - spent
+return { 0, spent }

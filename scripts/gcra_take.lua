@@ -1,7 +1,7 @@
 -- gcra_take.lua: grant as many of `count` requests of `cost` units each as fit.
 -- KEYS:  key
 -- ARGV:  cost 1/n us; count requests; capacity 1/n us; n tokens
--- Reply: granted requests; spent 1/n us
+-- Reply: granted requests; spent 1/n us; now us
 -- Cost:  O(1)
 -- Uses:  GET PEXPIRETIME PTTL SET TIME
 local key, cost, count = KEYS[1], ARGV[1] + 0, ARGV[2] == '1' and 1 or ARGV[2] + 0
@@ -51,13 +51,13 @@ if cost * count > room then
 end
 local units = granted * cost
 
--- What is spent is stored when something was granted, or the stored moment or its expiry has to be mended.
--- Whether a key that is not written has an expiry, one request in sixty-four looks.
+-- What is spent is stored when something was granted or given back ("units"), or the stored moment or its
+-- expiry has to be mended. Whether a key that is not written has an expiry, one request in sixty-four looks.
 spent = spent + units
-if units > 0 or mend or arrival and now % 64 == 0 and redis.call('PTTL', key) == -1 then
-  -- whole(integer): a whole number as text with all its digits. A number handed to a command as it is may be written
-  -- as 1e+15, or cut to 14 digits by tostring and "..". In halves, for %d reads 32 bits where that is what a C
-  -- long has.
+if units ~= 0 or mend or arrival and now % 64 == 0 and redis.call('PTTL', key) == -1 then
+  -- whole(integer): a whole number as text with all its digits. A number handed to a command as it is may be
+  -- written as 1e+15, or cut to 14 digits by tostring and "..". In halves, for %d reads 32 bits where that is
+  -- what a C long has.
   local function whole(integer)
     if integer < 1000000000 then
       return string.format('%d', integer)
@@ -66,9 +66,9 @@ if units > 0 or mend or arrival and now % 64 == 0 and redis.call('PTTL', key) ==
   end
   local full = now + (spent + -spent % n) / n
   local moment = math.max(full + -full % 1000, now - now % 1000 + 1000) / 1000
-  if units > 0 or mend then
+  if units ~= 0 or mend then
     arrival = whole((clock + spent) % modulus)
   end
   redis.call('SET', key, arrival, 'PXAT', whole(moment))
 end
-return { granted, spent }
+return { granted, spent, now }

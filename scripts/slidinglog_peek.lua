@@ -3,12 +3,12 @@
 -- ARGV:  limit units; window us
 -- Reply: granted requests, always 0; remaining units; retry us, of one unit; reset us
 -- Cost:  O(log N) for N grants in the window
--- Uses:  TIME ZCARD ZRANGE ZRANGEBYSCORE ZRANK
+-- Uses:  TIME ZCOUNT ZRANGE ZRANGEBYSCORE ZRANK ZREVRANGEBYSCORE
 local key, limit, window = KEYS[1], ARGV[1] + 0, ARGV[2] + 0
 
--- whole(integer): a whole number as text with all its digits. A number handed to a command as it is may be written
--- as 1e+15, or cut to 14 digits by tostring and "..". In halves, for %d reads 32 bits where that is what a C
--- long has.
+-- whole(integer): a whole number as text with all its digits. A number handed to a command as it is may be
+-- written as 1e+15, or cut to 14 digits by tostring and "..". In halves, for %d reads 32 bits where that is
+-- what a C long has.
 local function whole(integer)
   if integer < 1000000000 then
     return string.format('%d', integer)
@@ -22,55 +22,94 @@ local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 
 -- SlidingLog. Stored, a sorted set: a member for each grant, its score the moment of it in microseconds. The
--- member is the sum of all units granted up to and with it, modulo 10^11, after a digit 1 in eleven digits (zeros
--- in front would make it octal to some readers), and after a colon its own units where they are not 1. So members
--- differ whatever the rate, those of one moment are in the order of their grants, and what was granted from one
--- member to another is the difference of their sums: nothing is ever added up over the log. (After 10^11 units
--- the sums begin again; of two grants in one microsecond, one before and one after that, the order would be
--- lost, and the total with it.)
+-- member is the sum of all units granted up to and with it, modulo 10^11, after a digit 1 in eleven digits
+-- (zeros in front would make it octal to some readers), and after a colon its own units where they are not
+-- 1. So members differ whatever the rate, those of one moment are in the order of their grants, and what was
+-- granted from one member to another is the difference of their sums: nothing is ever added up over the log.
+-- (After 10^11 units the sums begin again; of two grants in one microsecond, one before and one after that,
+-- the order would be lost, and the total with it.) Units given back are kept in the same way, behind the
+-- grants: a member for each refund, "r" and the sum of all units given back up to and with it, in the order
+-- of the grants that they were of, a colon and its own units. Its score is the moment of the grant plus
+-- 2^52, so that it is out when the grant is. The grant has a dash for its colon then.
 --   limit   units
 --   window  us; a grant one window old is out
--- Found: the total of the units in the window; the oldest member in it, its units, and the sum before it; the sum
--- and the moment of the newest member; whether the log has members that are out. Members ahead of the clock,
--- which stepped back, count as of now.
+-- Found: the total of the units in the window; the oldest member in it, its units, and the sum before it;
+-- the sum and the moment of the newest member; whether the log has members that are out; whether it has
+-- refunds, the units given back of grants in the window, the sum before those, and the least score of
+-- theirs. Members ahead of the clock, which stepped back, count as of now.
 local total, before, oldestUnits, sum, newest = 0, 0, 0, 0, 0
+local refunds, refunded, refundedBefore, refundsFrom = false, 0, 0, ''
 local oldest = redis.call('ZRANGE', key, '0', '0', 'WITHSCORES')
 local stored = oldest[1] ~= nil
 local trim = stored and oldest[2] + 0 <= now - window
 if trim then
-  oldest = redis.call('ZRANGEBYSCORE', key, whole(now - window + 1), '+inf', 'WITHSCORES', 'LIMIT', '0', '1')
+  local from = whole(now - window + 1)
+  oldest = redis.call('ZRANGEBYSCORE', key, from, '4503599627370495', 'WITHSCORES', 'LIMIT', '0', '1')
 end
-if oldest[1] then
+local live = oldest[1] ~= nil
+if live then
   local last = redis.call('ZRANGE', key, '-1', '-1', 'WITHSCORES')
+  refunds = last[2] + 0 >= 4503599627370496
+  if refunds then
+    refundsFrom = whole(math.max(now - window + 1, 0) + 4503599627370496)
+    local first = redis.call('ZRANGEBYSCORE', key, refundsFrom, '+inf', 'LIMIT', '0', '1')[1]
+    if first then
+      refundedBefore = string.sub(first, 2, 13) - string.sub(first, 15)
+      refunded = (string.sub(last[1], 2, 13) - refundedBefore) % 100000000000
+    end
+    last = redis.call('ZREVRANGEBYSCORE', key, '4503599627370495', '-inf', 'WITHSCORES', 'LIMIT', '0', '1')
+  end
   sum, newest = string.sub(last[1], 1, 12) + 0, last[2] + 0
   oldestUnits = string.sub(oldest[1], 14)
   oldestUnits = oldestUnits == '' and 1 or oldestUnits + 0
   before = (string.sub(oldest[1], 1, 12) - oldestUnits) % 100000000000
-  total = (sum - before) % 100000000000
+  total = (sum - before) % 100000000000 - refunded
 end
-local retry, cost = 0, 1
+local cost, refused = 1, true
 
--- How long it takes until a request of `cost` units fits: until the members are out whose units it lacks.
--- Members have at least one unit each, so that it is the lacking-th one at the latest, and that one if all
--- have one.
+-- How long it takes until a request of `cost` units fits, if it does not now ("refused"), and until all
+-- units are out.
+local retry, reset = 0, total > 0 and math.min(newest, now) + window - now or 0
 local lacking = total + cost - limit
-if lacking > 0 then
-  local last = oldest
-  if lacking > oldestUnits then
-    local low, members = redis.call('ZRANK', key, oldest[1]), redis.call('ZCARD', key)
-    local high = math.min(low + lacking, members) - 1
-    low = total == members - low and high or low + 1
-    while low < high do
-      local middle = (low + high - (low + high) % 2) / 2
-      local probe = redis.call('ZRANGE', key, whole(middle), whole(middle))[1]
-      if (string.sub(probe, 1, 12) - before) % 100000000000 >= lacking then
-        high = middle
-      else
-        low = middle + 1
+if refused and lacking > 0 or refunds and total > 0 then
+  -- outAfter(units): how long it takes until the members are out that hold the first so many units of the
+  -- total. Members have at least one unit each where none was given back, so that it is the units-th one at
+  -- the latest, and that one if all have one. Where some were, those of one moment are looked at together,
+  -- with what was given back of grants up to that.
+  local function outAfter(first)
+    local last = oldest
+    if refunds or first > oldestUnits then
+      local low, members = redis.call('ZRANK', key, oldest[1]), redis.call('ZCOUNT', key, '-inf', '4503599627370495')
+      local high = members - 1
+      if not refunds then
+        high = math.min(low + first, members) - 1
+        low = total == members - low and high or low + 1
       end
+      while low < high do
+        local middle = (low + high - (low + high) % 2) / 2
+        local probe = redis.call('ZRANGE', key, whole(middle), whole(middle), 'WITHSCORES')
+        local gone = 0
+        if refunds then
+          local upTo = whole(probe[2] + 4503599627370496)
+          local refund = redis.call('ZREVRANGEBYSCORE', key, upTo, refundsFrom, 'LIMIT', '0', '1')[1]
+          gone = refund and (string.sub(refund, 2, 13) - refundedBefore) % 100000000000 or 0
+          probe = redis.call('ZREVRANGEBYSCORE', key, whole(probe[2] + 0), '-inf', 'LIMIT', '0', '1')
+        end
+        if (string.sub(probe[1], 1, 12) - before) % 100000000000 - gone >= first then
+          high = middle
+        else
+          low = middle + 1
+        end
+      end
+      last = redis.call('ZRANGE', key, whole(low), whole(low), 'WITHSCORES')
     end
-    last = redis.call('ZRANGE', key, whole(low), whole(low), 'WITHSCORES')
+    return math.min(last[2] + 0, now) + window - now
   end
-  retry = math.min(last[2] + 0, now) + window - now
+  if refused and lacking > 0 then
+    retry = outAfter(lacking)
+  end
+  if refunds and total > 0 then
+    reset = outAfter(total)
+  end
 end
-return { 0, math.max(limit - total, 0), retry, total > 0 and math.min(newest, now) + window - now or 0 }
+return { 0, math.max(limit - total, 0), retry, reset }

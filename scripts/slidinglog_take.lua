@@ -2,15 +2,16 @@
 -- ends now.
 -- KEYS:  key
 -- ARGV:  cost units; count requests; limit units; window us
--- Reply: granted requests; remaining units; retry us, 0 if all were granted; reset us
+-- Reply: granted requests; remaining units; retry us, 0 if all were granted; reset us; sum units, of the log; now us
 -- Cost:  O(log N) for N grants in the window, and O(250) to take away what is out or ahead
--- Uses:  PEXPIREAT PEXPIRETIME TIME UNLINK ZADD ZCARD ZCOUNT ZRANGE ZRANGEBYSCORE ZRANK ZREMRANGEBYRANK ZREMRANGEBYSCORE
+-- Uses:  PEXPIREAT PEXPIRETIME TIME UNLINK ZADD ZCOUNT ZRANGE ZRANGEBYSCORE ZRANK ZREMRANGEBYRANK
+--        ZREMRANGEBYSCORE ZREVRANGEBYSCORE
 local key, cost, count = KEYS[1], ARGV[1] + 0, ARGV[2] == '1' and 1 or ARGV[2] + 0
 local limit, window = ARGV[3] + 0, ARGV[4] + 0
 
--- whole(integer): a whole number as text with all its digits. A number handed to a command as it is may be written
--- as 1e+15, or cut to 14 digits by tostring and "..". In halves, for %d reads 32 bits where that is what a C
--- long has.
+-- whole(integer): a whole number as text with all its digits. A number handed to a command as it is may be
+-- written as 1e+15, or cut to 14 digits by tostring and "..". In halves, for %d reads 32 bits where that is
+-- what a C long has.
 local function whole(integer)
   if integer < 1000000000 then
     return string.format('%d', integer)
@@ -24,31 +25,48 @@ local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 
 -- SlidingLog. Stored, a sorted set: a member for each grant, its score the moment of it in microseconds. The
--- member is the sum of all units granted up to and with it, modulo 10^11, after a digit 1 in eleven digits (zeros
--- in front would make it octal to some readers), and after a colon its own units where they are not 1. So members
--- differ whatever the rate, those of one moment are in the order of their grants, and what was granted from one
--- member to another is the difference of their sums: nothing is ever added up over the log. (After 10^11 units
--- the sums begin again; of two grants in one microsecond, one before and one after that, the order would be
--- lost, and the total with it.)
+-- member is the sum of all units granted up to and with it, modulo 10^11, after a digit 1 in eleven digits
+-- (zeros in front would make it octal to some readers), and after a colon its own units where they are not
+-- 1. So members differ whatever the rate, those of one moment are in the order of their grants, and what was
+-- granted from one member to another is the difference of their sums: nothing is ever added up over the log.
+-- (After 10^11 units the sums begin again; of two grants in one microsecond, one before and one after that,
+-- the order would be lost, and the total with it.) Units given back are kept in the same way, behind the
+-- grants: a member for each refund, "r" and the sum of all units given back up to and with it, in the order
+-- of the grants that they were of, a colon and its own units. Its score is the moment of the grant plus
+-- 2^52, so that it is out when the grant is. The grant has a dash for its colon then.
 --   limit   units
 --   window  us; a grant one window old is out
--- Found: the total of the units in the window; the oldest member in it, its units, and the sum before it; the sum
--- and the moment of the newest member; whether the log has members that are out. Members ahead of the clock,
--- which stepped back, count as of now.
+-- Found: the total of the units in the window; the oldest member in it, its units, and the sum before it;
+-- the sum and the moment of the newest member; whether the log has members that are out; whether it has
+-- refunds, the units given back of grants in the window, the sum before those, and the least score of
+-- theirs. Members ahead of the clock, which stepped back, count as of now.
 local total, before, oldestUnits, sum, newest = 0, 0, 0, 0, 0
+local refunds, refunded, refundedBefore, refundsFrom = false, 0, 0, ''
 local oldest = redis.call('ZRANGE', key, '0', '0', 'WITHSCORES')
 local stored = oldest[1] ~= nil
 local trim = stored and oldest[2] + 0 <= now - window
 if trim then
-  oldest = redis.call('ZRANGEBYSCORE', key, whole(now - window + 1), '+inf', 'WITHSCORES', 'LIMIT', '0', '1')
+  local from = whole(now - window + 1)
+  oldest = redis.call('ZRANGEBYSCORE', key, from, '4503599627370495', 'WITHSCORES', 'LIMIT', '0', '1')
 end
-if oldest[1] then
+local live = oldest[1] ~= nil
+if live then
   local last = redis.call('ZRANGE', key, '-1', '-1', 'WITHSCORES')
+  refunds = last[2] + 0 >= 4503599627370496
+  if refunds then
+    refundsFrom = whole(math.max(now - window + 1, 0) + 4503599627370496)
+    local first = redis.call('ZRANGEBYSCORE', key, refundsFrom, '+inf', 'LIMIT', '0', '1')[1]
+    if first then
+      refundedBefore = string.sub(first, 2, 13) - string.sub(first, 15)
+      refunded = (string.sub(last[1], 2, 13) - refundedBefore) % 100000000000
+    end
+    last = redis.call('ZREVRANGEBYSCORE', key, '4503599627370495', '-inf', 'WITHSCORES', 'LIMIT', '0', '1')
+  end
   sum, newest = string.sub(last[1], 1, 12) + 0, last[2] + 0
   oldestUnits = string.sub(oldest[1], 14)
   oldestUnits = oldestUnits == '' and 1 or oldestUnits + 0
   before = (string.sub(oldest[1], 1, 12) - oldestUnits) % 100000000000
-  total = (sum - before) % 100000000000
+  total = (sum - before) % 100000000000 - refunded
 end
 local room = math.max(limit - total, 0)
 
@@ -60,81 +78,108 @@ if cost * count > room then
 end
 local units = granted * cost
 
--- entry(sumWith, added): the member for a grant of `added` units, with which `sumWith` are granted.
-local function entry(sumWith, added)
+-- entry(sumWith, added, form): the member for a grant of `added` units, with which `sumWith` are granted.
+-- Refunds, and grants whose units were given back, have a form of their own.
+local function entry(sumWith, added, form)
   local low = sumWith % 1000000
   local high = (sumWith % 100000000000 - low) / 1000000 + 100000
-  return string.format(added == 1 and '%06d%06d' or '%06d%06d:%d', high, low, added)
+  return string.format(form or added == 1 and '%06d%06d' or '%06d%06d:%d', high, low, added)
 end
 
--- What is ahead of the clock becomes one grant of now, so that all is out within a window; and everything does,
--- where that is more than 250 members, so that this does not take long either.
+-- What is ahead of the clock becomes one grant of now, so that all is out within a window; and everything
+-- does, where that is more than 250 members, so that this does not take long either, or where units were
+-- given back.
 local write = units > 0
-if total > 0 and newest > now then
+if live and newest > now then
   local first = redis.call('ZRANGEBYSCORE', key, whole(now + 1), '+inf', 'LIMIT', '0', '1')[1]
   local firstUnits = string.sub(first, 14)
   firstUnits = firstUnits == '' and 1 or firstUnits + 0
   local ahead = (sum - string.sub(first, 1, 12) + firstUnits) % 100000000000
-  local many = redis.call('ZCOUNT', key, whole(now + 1), '+inf') > 250
+  local many = refunded > 0 or redis.call('ZCOUNT', key, whole(now + 1), '4503599627370495') > 250
   if many then
     ahead = total
   end
   local merged = entry(sum, ahead)
   if many or ahead == total and not trim then
     redis.call('UNLINK', key)
-    trim = false
+    trim, refunds = false, false
   else
-    redis.call('ZREMRANGEBYSCORE', key, whole(now + 1), '+inf')
+    redis.call('ZREMRANGEBYSCORE', key, whole(now + 1), '4503599627370495')
   end
   if ahead == total then
-    oldest, oldestUnits = { merged, now }, ahead
+    oldest, oldestUnits, before = { merged, now }, ahead, (sum - ahead) % 100000000000
   end
-  redis.call('ZADD', key, whole(now), merged)
+  live = ahead > 0
+  if live then
+    redis.call('ZADD', key, whole(now), merged)
+  end
   newest, write = now, true
 end
 -- The grant is added, as one member, and of those that are out at most 250 are taken away, so that no
 -- call takes long; a log that is out as a whole is freed by Redis in the background.
 if units > 0 then
-  if trim and total == 0 then
+  if trim and not live then
     redis.call('UNLINK', key)
+    refunds = false
   elseif trim then
     redis.call('ZREMRANGEBYRANK', key, '0', whole(math.min(redis.call('ZRANK', key, oldest[1]), 250) - 1))
+  end
+  if trim and refunds then
+    local low = redis.call('ZCOUNT', key, '-inf', '4503599627370495')
+    local gone = redis.call('ZCOUNT', key, '4503599627370496', whole(now - window + 4503599627370496))
+    redis.call('ZREMRANGEBYRANK', key, whole(low), whole(low + math.min(gone, 250) - 1))
   end
   sum = (sum + units) % 100000000000
   local added = entry(sum, units)
   redis.call('ZADD', key, whole(now), added)
-  if total == 0 then
-    oldest, oldestUnits, before = { added, now }, units, (sum - units) % 100000000000
+  if not live then
+    oldest, oldestUnits, before, live = { added, now }, units, (sum - units) % 100000000000, true
   end
   total, newest = total + units, now
 end
--- The key expires when its newest grant is out; later where this plan's window is longer than the one it was set for,
--- even if nothing was granted under it yet. A large log is kept for a second more: whoever comes right then
--- finds it out and lets Redis free it in the background, where one that has expired is freed within the call.
+-- The key expires when its newest grant is out; later where this plan's window is longer than the one it was
+-- set for, even if nothing was granted under it yet. A large log is kept for a second more: whoever comes
+-- right then finds it out and lets Redis free it in the background, where one that has expired is freed
+-- within the call.
 local out = math.max(newest + window, now + 1)
 if total > 1000 then
   out = out + 1000000
 end
 local moment = (out + -out % 1000) / 1000
-if write or stored and redis.call('PEXPIRETIME', key) < (total > 0 and moment or 0) then
+if write or stored and redis.call('PEXPIRETIME', key) < (live and moment or 0) then
   redis.call('PEXPIREAT', key, whole(moment))
 end
-local retry = 0
-if granted < count then
-  -- How long it takes until a request of `cost` units fits: until the members are out whose units it lacks.
-  -- Members have at least one unit each, so that it is the lacking-th one at the latest, and that one if all
-  -- have one.
-  local lacking = total + cost - limit
-  if lacking > 0 then
+local refused = granted < count
+
+-- How long it takes until a request of `cost` units fits, if it does not now ("refused"), and until all
+-- units are out.
+local retry, reset = 0, total > 0 and math.min(newest, now) + window - now or 0
+local lacking = total + cost - limit
+if refused and lacking > 0 or refunds and total > 0 then
+  -- outAfter(units): how long it takes until the members are out that hold the first so many units of the
+  -- total. Members have at least one unit each where none was given back, so that it is the units-th one at
+  -- the latest, and that one if all have one. Where some were, those of one moment are looked at together,
+  -- with what was given back of grants up to that.
+  local function outAfter(first)
     local last = oldest
-    if lacking > oldestUnits then
-      local low, members = redis.call('ZRANK', key, oldest[1]), redis.call('ZCARD', key)
-      local high = math.min(low + lacking, members) - 1
-      low = total == members - low and high or low + 1
+    if refunds or first > oldestUnits then
+      local low, members = redis.call('ZRANK', key, oldest[1]), redis.call('ZCOUNT', key, '-inf', '4503599627370495')
+      local high = members - 1
+      if not refunds then
+        high = math.min(low + first, members) - 1
+        low = total == members - low and high or low + 1
+      end
       while low < high do
         local middle = (low + high - (low + high) % 2) / 2
-        local probe = redis.call('ZRANGE', key, whole(middle), whole(middle))[1]
-        if (string.sub(probe, 1, 12) - before) % 100000000000 >= lacking then
+        local probe = redis.call('ZRANGE', key, whole(middle), whole(middle), 'WITHSCORES')
+        local gone = 0
+        if refunds then
+          local upTo = whole(probe[2] + 4503599627370496)
+          local refund = redis.call('ZREVRANGEBYSCORE', key, upTo, refundsFrom, 'LIMIT', '0', '1')[1]
+          gone = refund and (string.sub(refund, 2, 13) - refundedBefore) % 100000000000 or 0
+          probe = redis.call('ZREVRANGEBYSCORE', key, whole(probe[2] + 0), '-inf', 'LIMIT', '0', '1')
+        end
+        if (string.sub(probe[1], 1, 12) - before) % 100000000000 - gone >= first then
           high = middle
         else
           low = middle + 1
@@ -142,7 +187,13 @@ if granted < count then
       end
       last = redis.call('ZRANGE', key, whole(low), whole(low), 'WITHSCORES')
     end
-    retry = math.min(last[2] + 0, now) + window - now
+    return math.min(last[2] + 0, now) + window - now
+  end
+  if refused and lacking > 0 then
+    retry = outAfter(lacking)
+  end
+  if refunds and total > 0 then
+    reset = outAfter(total)
   end
 end
-return { granted, room - units, retry, total > 0 and newest + window - now or 0 }
+return { granted, room - units, retry, reset, sum, now }

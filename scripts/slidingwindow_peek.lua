@@ -1,7 +1,7 @@
 -- slidingwindow_peek.lua: what a take would find. Writes nothing.
 -- KEYS:  key
 -- ARGV:  limit units; window us
--- Reply: granted requests, always 0; remaining units, below 0 where the limit was lowered; previous units; elapsed us
+-- Reply: granted requests, always 0; remaining units, below 0 where the limit was lowered; previous units; now us
 -- Cost:  O(1)
 -- Uses:  HMGET TIME
 local key, limit, window = KEYS[1], ARGV[1] + 0, ARGV[2] + 0
@@ -20,10 +20,10 @@ local now = time[1] * 1000000 + time[2]
 -- and in this; the weight of the previous one, rounded up: its units in proportion to the part of it that a
 -- window which ends now still covers; and the state of what is stored: 0 nothing, 1 the counts of the open
 -- window, 2 those of an earlier one, 3 something to be stored anew. That is so where the clock stepped back
--- behind the stored window: then all that was counted, up to the limit, counts in the open one. And where the
--- windows had another length: then what was counted in the open one counts in that of the new length, and what
--- the one before weighs now it weighs there too, to lose it by the end of that (or counts there, where the number
--- that weighs so much would leave 2^52).
+-- behind the stored window: then all that was counted, up to the limit, counts in the open one. And where
+-- the windows had another length: then what was counted in the open one counts in that of the new length,
+-- and what the one before weighs now it weighs there too, to lose it by the end of that (or counts there,
+-- where the number that weighs so much would leave 2^52).
 local previous, current, state, length = 0, 0, 0, window
 local h = redis.call('HMGET', key, 'i', 'p', 'c', 'w')
 if h[1] then
@@ -48,8 +48,8 @@ if elapsed > 0 and previous > 0 then
   if product <= 4503599627370496 then
     weight = (product + -product % length) / length
   else
-    -- rescale(x, from, to): x * to / from rounded down, for 0 <= x < from, and whether that lost anything. Digit by
-    -- binary digit of `to`, since the product may leave 2^53.
+    -- rescale(x, from, to): x * to / from rounded down, for 0 <= x < from, and whether that lost anything. Digit
+    -- by binary digit of `to`, since the product may leave 2^53.
     local function rescale(x, from, to)
       local scaled, rest, bit = 0, 0, 4503599627370496
       for _ = 1, 53 do
@@ -78,8 +78,8 @@ if length ~= window then
   elapsed, state = now % window, 3
   index = (now - elapsed) / window
   if weight > 0 then
-    -- rescale(x, from, to): x * to / from rounded down, for 0 <= x < from, and whether that lost anything. Digit by
-    -- binary digit of `to`, since the product may leave 2^53.
+    -- rescale(x, from, to): x * to / from rounded down, for 0 <= x < from, and whether that lost anything. Digit
+    -- by binary digit of `to`, since the product may leave 2^53.
     local function rescale(x, from, to)
       local scaled, rest, bit = 0, 0, 4503599627370496
       for _ = 1, 53 do
@@ -106,4 +106,4 @@ if length ~= window then
   end
 end
 local remaining = limit - current - weight
-return { 0, remaining, previous, elapsed }
+return { 0, remaining, previous, now }

@@ -1,7 +1,7 @@
 -- slidingwindow_take.lua: grant as many of `count` requests of `cost` units each as fit.
 -- KEYS:  key
 -- ARGV:  cost units; count requests; limit units; window us
--- Reply: granted requests; remaining units, below 0 where the limit was lowered; previous units; elapsed us
+-- Reply: granted requests; remaining units, below 0 where the limit was lowered; previous units; now us
 -- Cost:  O(1)
 -- Uses:  HINCRBY HMGET HSET PEXPIREAT PTTL TIME
 local key, cost, count = KEYS[1], ARGV[1] + 0, ARGV[2] == '1' and 1 or ARGV[2] + 0
@@ -21,10 +21,10 @@ local now = time[1] * 1000000 + time[2]
 -- and in this; the weight of the previous one, rounded up: its units in proportion to the part of it that a
 -- window which ends now still covers; and the state of what is stored: 0 nothing, 1 the counts of the open
 -- window, 2 those of an earlier one, 3 something to be stored anew. That is so where the clock stepped back
--- behind the stored window: then all that was counted, up to the limit, counts in the open one. And where the
--- windows had another length: then what was counted in the open one counts in that of the new length, and what
--- the one before weighs now it weighs there too, to lose it by the end of that (or counts there, where the number
--- that weighs so much would leave 2^52).
+-- behind the stored window: then all that was counted, up to the limit, counts in the open one. And where
+-- the windows had another length: then what was counted in the open one counts in that of the new length,
+-- and what the one before weighs now it weighs there too, to lose it by the end of that (or counts there,
+-- where the number that weighs so much would leave 2^52).
 local previous, current, state, length = 0, 0, 0, window
 local h = redis.call('HMGET', key, 'i', 'p', 'c', 'w')
 if h[1] then
@@ -49,8 +49,8 @@ if elapsed > 0 and previous > 0 then
   if product <= 4503599627370496 then
     weight = (product + -product % length) / length
   else
-    -- rescale(x, from, to): x * to / from rounded down, for 0 <= x < from, and whether that lost anything. Digit by
-    -- binary digit of `to`, since the product may leave 2^53.
+    -- rescale(x, from, to): x * to / from rounded down, for 0 <= x < from, and whether that lost anything. Digit
+    -- by binary digit of `to`, since the product may leave 2^53.
     local function rescale(x, from, to)
       local scaled, rest, bit = 0, 0, 4503599627370496
       for _ = 1, 53 do
@@ -79,8 +79,8 @@ if length ~= window then
   elapsed, state = now % window, 3
   index = (now - elapsed) / window
   if weight > 0 then
-    -- rescale(x, from, to): x * to / from rounded down, for 0 <= x < from, and whether that lost anything. Digit by
-    -- binary digit of `to`, since the product may leave 2^53.
+    -- rescale(x, from, to): x * to / from rounded down, for 0 <= x < from, and whether that lost anything. Digit
+    -- by binary digit of `to`, since the product may leave 2^53.
     local function rescale(x, from, to)
       local scaled, rest, bit = 0, 0, 4503599627370496
       for _ = 1, 53 do
@@ -122,9 +122,9 @@ local units = granted * cost
 -- one request in sixty-four looks.
 local write = units > 0 or state == 3
 if write or state ~= 0 and now % 64 == 0 and redis.call('PTTL', key) == -1 then
-  -- whole(integer): a whole number as text with all its digits. A number handed to a command as it is may be written
-  -- as 1e+15, or cut to 14 digits by tostring and "..". In halves, for %d reads 32 bits where that is what a C
-  -- long has.
+  -- whole(integer): a whole number as text with all its digits. A number handed to a command as it is may be
+  -- written as 1e+15, or cut to 14 digits by tostring and "..". In halves, for %d reads 32 bits where that is
+  -- what a C long has.
   local function whole(integer)
     if integer < 1000000000 then
       return string.format('%d', integer)
@@ -141,4 +141,4 @@ if write or state ~= 0 and now % 64 == 0 and redis.call('PTTL', key) == -1 then
     redis.call('PEXPIREAT', key, whole((index + 2) * window / 1000))
   end
 end
-return { granted, remaining - units, previous, elapsed }
+return { granted, remaining - units, previous, now }

@@ -39,8 +39,8 @@ if h[1] then
     tokens, part, at = tokens + turns * storedN + (part - rest) / storedD, rest, now
   end
   if state == 2 and storedD ~= d then
-    -- rescale(x, from, to): x * to / from rounded down, for 0 <= x < from, and whether that lost anything. Digit by
-    -- binary digit of `to`, since the product may leave 2^53.
+    -- rescale(x, from, to): x * to / from rounded down, for 0 <= x < from, and whether that lost anything. Digit
+    -- by binary digit of `to`, since the product may leave 2^53.
     local function rescale(x, from, to)
       local scaled, rest, bit = 0, 0, 4503599627370496
       for _ = 1, 53 do

@@ -1,7 +1,7 @@
 -- tokenbucket_take.lua: grant as many of `count` requests of `cost` tokens each as the refilled bucket holds.
 -- KEYS:  key
 -- ARGV:  cost tokens; count requests; burst tokens; n tokens; d us; plan "burst n d"
--- Reply: granted requests; remaining tokens; part 1/d tokens; ahead us
+-- Reply: granted requests; remaining tokens; part 1/d tokens; ahead us; now us
 -- Cost:  O(1)
 -- Uses:  HMGET HSET PEXPIREAT PTTL TIME
 local key, cost, count = KEYS[1], ARGV[1] + 0, ARGV[2] == '1' and 1 or ARGV[2] + 0
@@ -40,8 +40,8 @@ if h[1] then
     tokens, part, at = tokens + turns * storedN + (part - rest) / storedD, rest, now
   end
   if state == 2 and storedD ~= d then
-    -- rescale(x, from, to): x * to / from rounded down, for 0 <= x < from, and whether that lost anything. Digit by
-    -- binary digit of `to`, since the product may leave 2^53.
+    -- rescale(x, from, to): x * to / from rounded down, for 0 <= x < from, and whether that lost anything. Digit
+    -- by binary digit of `to`, since the product may leave 2^53.
     local function rescale(x, from, to)
       local scaled, rest, bit = 0, 0, 4503599627370496
       for _ = 1, 53 do
@@ -84,17 +84,18 @@ if at > now then
   local within = rest * d + part
   ahead = math.min(at - now, (tokens - rest) / n * d + (within - within % n) / n)
 end
-
--- The level left is stored when it has to be: something was taken, it was counted under another plan, or the
--- clock stepped back too far. Expiry: when the bucket is full again, rounded up, and never before what is
--- set: a plan with less to fill must not let the key go while another plan of the same key has tokens to
--- earn. It is a moment and not a lifetime, which Redis would count from a clock read before TIME. A key whose
--- expiry was taken away is mended even when nothing else is written: one request in sixty-four looks.
 local write = units > 0 or state == 2 or at > now + ahead
+
+-- The level is stored when it has to be ("write"): something was taken or given back, it was counted under
+-- another plan, or the clock stepped back too far. Expiry: when the bucket is full again, rounded up, and
+-- never before what is set: a plan with less to fill must not let the key go while another plan of the same
+-- key has tokens to earn. It is a moment and not a lifetime, which Redis would count from a clock read
+-- before TIME. A key whose expiry was taken away is mended even when nothing else is written: one request in
+-- sixty-four looks.
 if write or state == 1 and now % 64 == 0 and redis.call('PTTL', key) == -1 then
-  -- whole(integer): a whole number as text with all its digits. A number handed to a command as it is may be written
-  -- as 1e+15, or cut to 14 digits by tostring and "..". In halves, for %d reads 32 bits where that is what a C
-  -- long has.
+  -- whole(integer): a whole number as text with all its digits. A number handed to a command as it is may be
+  -- written as 1e+15, or cut to 14 digits by tostring and "..". In halves, for %d reads 32 bits where that is
+  -- what a C long has.
   local function whole(integer)
     if integer < 1000000000 then
       return string.format('%d', integer)
@@ -115,4 +116,4 @@ if write or state == 1 and now % 64 == 0 and redis.call('PTTL', key) == -1 then
     redis.call('PEXPIREAT', key, moment)
   end
 end
-return { granted, tokens, part, ahead }
+return { granted, tokens, part, ahead, now }

@@ -43,6 +43,7 @@ type Limiter interface {
 	Take(ctx context.Context, r ration.Request) (ration.Decision, error)
 	AllowUpTo(ctx context.Context, key string, n int64) (ration.Decision, error)
 	Peek(ctx context.Context, key string) (ration.Decision, error)
+	Refund(ctx context.Context, d ration.Decision) error
 }
 
 // scenario is a plan and what happens to one fresh key of it.
@@ -68,6 +69,7 @@ type run struct {
 	limiter Limiter
 	key     string
 	at      time.Duration
+	granted []ration.Decision
 }
 
 var fresh atomic.Int64
@@ -138,6 +140,14 @@ func denies(at time.Duration, n int64) step {
 	return step{at: at, do: func(r *run) {
 		r.Helper()
 		require.False(r, r.take(ration.Request{Key: r.key, Cost: n}).Allowed, "at +%v", r.at)
+	}}
+}
+
+// refund gives back what was granted by the i-th grant of the scenario, counted from 0.
+func refund(at time.Duration, i int) step {
+	return step{at: at, do: func(r *run) {
+		r.Helper()
+		require.NoError(r, r.limiter.Refund(r.Context(), r.granted[i]), "at +%v", r.at)
 	}}
 }
 
@@ -309,6 +319,9 @@ func (r *run) take(request ration.Request) ration.Decision {
 	require.NoError(r, err, "at +%v", r.at)
 	require.GreaterOrEqual(r, d.Remaining, int64(0))
 	require.LessOrEqual(r, d.Remaining, d.Limit)
+	if d.Granted > 0 {
+		r.granted = append(r.granted, d)
+	}
 	return d
 }
 

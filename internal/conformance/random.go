@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/big"
 	"os"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -18,17 +19,20 @@ import (
 
 // Twin is a plan's double in process, for one key.
 type Twin interface {
-	TakeAt(nowMicros, cost, count int64, upTo bool) (ration.Decision, [4]int64)
+	TakeAt(nowMicros, cost, count int64, upTo bool) ration.Decision
 	PeekAt(nowMicros int64) ration.Decision
+	RefundAt(nowMicros int64, d ration.Decision)
 }
 
 // counter is a Limiter that decides several requests at once.
 type counter interface {
 	TakeCount(ctx context.Context, key string, plan ration.Plan, cost, count int64) (ration.Decision, error)
+	// GivesCountsBack says whether Refund knows of all that TakeCount took.
+	GivesCountsBack() bool
 }
 
 // RunRandom does operations at random on the backend and on the exact model, and compares every field of every reply: takes,
-// looks and peeks, at moments forth and back, under plans that change, with keys that get lost. Where newTwin is not nil, the
+// refunds, looks and peeks, at moments forth and back, under plans that change, with keys that get lost. Where newTwin is not nil, the
 // twins do the same as long as a plan does not change.
 //
 // How often is a matter of the flag -rapid.checks; a check does some 30 operations, each a take and, where the plan does not
@@ -77,10 +81,17 @@ type walk struct {
 	plan    ration.Plan
 	now     time.Time
 	answer  ration.Decision // the last one
+	grants  []grant         // not given back yet, of the key as it is
 
-	changes, losses bool
-	steps           bool // the clock steps back
-	lives           bool // keys live as long as they are set to; else for ever
+	changes, losses, refunds bool
+	steps                    bool // the clock steps back
+	lives                    bool // keys live as long as they are set to; else for ever
+}
+
+// grant is what each knows a grant by.
+type grant struct {
+	decision, twins ration.Decision
+	model           model.Grant
 }
 
 func newWalk(t *testing.T, r *rapid.T, backend Backend, plan ration.Plan, newTwin func(ration.Plan) (Twin, error)) *walk {
@@ -95,6 +106,7 @@ func newWalk(t *testing.T, r *rapid.T, backend Backend, plan ration.Plan, newTwi
 		now:     T0.Add(time.Duration(rapid.Int64Range(0, 1_000_000).Draw(r, "start")) * time.Microsecond),
 		changes: rapid.Bool().Draw(r, "changes"),
 		losses:  rapid.Bool().Draw(r, "losses"),
+		refunds: rapid.Bool().Draw(r, "refunds"),
 		steps:   rapid.Bool().Draw(r, "steps"),
 	}
 	// A key may die while the clock is ahead, or not, when the server happens to look; and a plan that comes later may see
@@ -141,8 +153,11 @@ func (w *walk) step(r *rapid.T, draw func(*rapid.T) ration.Plan) {
 		for _, stored := range w.stored(r) {
 			require.NoError(r, w.backend.Redis().Del(r.Context(), stored).Err())
 		}
-		w.model = model.New(w.plan)
+		w.model, w.grants = model.New(w.plan), nil
 		w.startTwin(r)
+	}
+	if w.refunds && len(w.grants) > 0 && rapid.IntRange(0, 2).Draw(r, "refund") == 0 {
+		w.refund(r)
 	}
 	w.take(r)
 	w.peek(r)
@@ -174,6 +189,7 @@ func (w *walk) take(r *rapid.T) {
 		Count: 1,
 	}
 	many, isCounter := w.limiter.(counter)
+	refundable := true
 	var got ration.Decision
 	var err error
 	switch shape := rapid.IntRange(0, 3).Draw(r, "shape"); {
@@ -184,16 +200,48 @@ func (w *walk) take(r *rapid.T) {
 	case shape == 1 && isCounter:
 		ask.Count = rapid.Int64Range(1, 5).Draw(r, "count")
 		got, err = many.TakeCount(r.Context(), w.key, w.plan, ask.Cost, ask.Count)
+		refundable = many.GivesCountsBack()
 	default:
 		got, err = w.limiter.Take(r.Context(), ration.Request{Key: w.key, Cost: ask.Cost, Plan: w.plan})
 	}
 	require.NoError(r, err, "at %v, %+v", w.now, ask)
-	require.Equal(r, w.expected(w.model.Take(w.now.UnixMicro(), ask), ask), got, "at %v, %+v", w.now, ask)
+	answer := w.model.Take(w.now.UnixMicro(), ask)
+	require.Equal(r, w.expected(answer, ask), readable(got), "at %v, %+v", w.now, ask)
+	granted := grant{decision: got, model: answer.Grant}
 	if w.twin != nil {
-		twins, _ := w.twin.TakeAt(w.now.UnixMicro(), ask.Cost, ask.Count, ask.UpTo)
-		require.Equal(r, got, twins, "twin, at %v, %+v", w.now, ask)
+		granted.twins = w.twin.TakeAt(w.now.UnixMicro(), ask.Cost, ask.Count, ask.UpTo)
+		require.Equal(r, readable(got), readable(granted.twins), "twin, at %v, %+v", w.now, ask)
+	}
+	if got.Granted > 0 && refundable {
+		w.grants = append(w.grants, granted)
 	}
 	w.answer = got
+}
+
+// readable is a decision without what Refund needs of it.
+func readable(d ration.Decision) ration.Decision {
+	return ration.Decision{
+		Allowed: d.Allowed, Granted: d.Granted, Limit: d.Limit, Remaining: d.Remaining,
+		RetryAfter: d.RetryAfter, ResetAfter: d.ResetAfter, Source: d.Source, Plan: d.Plan,
+	}
+}
+
+// refund gives one of the last grants back.
+func (w *walk) refund(r *rapid.T) {
+	i := len(w.grants) - 1 - rapid.IntRange(0, min(len(w.grants)-1, 5)).Draw(r, "grant")
+	given := w.grants[i]
+	w.grants = slices.Delete(w.grants, i, i+1)
+	times := 1
+	if _, once := w.plan.(ration.SlidingLog); once && rapid.Bool().Draw(r, "twice") {
+		times = 2
+	}
+	for range times {
+		require.NoError(r, w.limiter.Refund(r.Context(), given.decision))
+		w.model.Refund(w.now.UnixMicro(), given.model)
+		if w.twin != nil {
+			w.twin.RefundAt(w.now.UnixMicro(), given.twins)
+		}
+	}
 }
 
 // isOwnPlan says whether the plan is that of the limiter, which AllowUpTo and Peek are decided under.
@@ -210,9 +258,9 @@ func (w *walk) peek(r *rapid.T) {
 	if want.Allowed {
 		want.RetryAfter = 0
 	}
-	require.Equal(r, want, got, "peek at %v", w.now)
+	require.Equal(r, want, readable(got), "peek at %v", w.now)
 	if w.twin != nil {
-		require.Equal(r, got, w.twin.PeekAt(w.now.UnixMicro()), "peek of the twin at %v", w.now)
+		require.Equal(r, readable(got), w.twin.PeekAt(w.now.UnixMicro()), "peek of the twin at %v", w.now)
 	}
 }
 

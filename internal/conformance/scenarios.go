@@ -47,7 +47,7 @@ func per(units int64, span time.Duration) ration.Rate { return ration.Rate{Units
 
 // scenarios are named by the fault they guard against; those of a number are listed under it in docs/behaviours.md.
 func scenarios() []scenario {
-	return slices.Concat(lifetimes(), numbers(), odd(), counting(), silence(), waits(), extremes(), clocks(), changes(), inTurn())
+	return slices.Concat(lifetimes(), numbers(), odd(), counting(), silence(), waits(), extremes(), clocks(), changes(), inTurn(), refunds())
 }
 
 func lifetimes() []scenario {

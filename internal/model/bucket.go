@@ -42,15 +42,14 @@ func (b *bucket) Take(now int64, ask Ask) Answer {
 	}
 	level.Sub(level, big.NewRat(granted*cost, 1))
 
-	// Full again within burst/rate: the moment is at most what the level is worth ahead of the clock.
-	pulled := false
-	if worth := floor(new(big.Rat).Quo(level, rate)); at-now > worth {
-		at, pulled = now+worth, true
-	}
+	at, pulled := pulledBack(at, now, level, rate)
 	if granted*cost > 0 || pulled || changed {
 		b.stored, b.at, b.filled, b.level = true, at, b.plan, new(big.Rat).Set(level)
 	}
 	answer := Answer{Granted: granted, Remaining: floor(level)}
+	if granted*cost > 0 {
+		answer.Grant = bucketGrant{b.plan, new(big.Rat).Set(level), at, granted * cost}
+	}
 	if missing := new(big.Rat).Sub(burst, level); missing.Sign() > 0 {
 		answer.ResetAfter = at - now + ceil(missing.Quo(missing, rate))
 	}
@@ -58,6 +57,50 @@ func (b *bucket) Take(now int64, ask Ask) Answer {
 		answer.RetryAfter = at - now + ceil(missing.Quo(missing, rate))
 	}
 	return answer
+}
+
+// pulledBack: full again within burst/rate, so the moment is at most what the level is worth ahead of the clock.
+func pulledBack(at, now int64, level, rate *big.Rat) (back int64, pulled bool) {
+	if worth := floor(new(big.Rat).Quo(level, rate)); at-now > worth {
+		return now + worth, true
+	}
+	return at, false
+}
+
+// bucketGrant is a grant of a bucket, and the level that it left.
+type bucketGrant struct {
+	plan  ration.TokenBucket
+	level *big.Rat
+	at    int64
+	units int64
+}
+
+func (b *bucket) Refund(now int64, grant Grant) {
+	g := grant.(bucketGrant)
+	burst, rate := big.NewRat(g.plan.Burst, 1), perMicro(g.plan.Rate)
+	if !b.stored || b.filled.Burst != g.plan.Burst || perMicro(b.filled.Rate).Cmp(rate) != 0 {
+		return
+	}
+	// What the bucket would lack, had nobody taken anything after the grant.
+	left := new(big.Rat).Mul(rate, big.NewRat(max(now-g.at, 0), 1))
+	left.Add(left, g.level)
+	lacking := new(big.Rat).Sub(burst, left)
+	if lacking.Sign() <= 0 {
+		return
+	}
+	back := big.NewRat(g.units, 1)
+	if back.Cmp(lacking) > 0 {
+		back = lacking
+	}
+	level := b.levelAt(now)
+	if level.Cmp(burst) > 0 {
+		level.Set(burst)
+	}
+	if level.Add(level, back).Cmp(burst) > 0 {
+		level.Set(burst)
+	}
+	b.level = level
+	b.at, _ = pulledBack(max(b.at, now), now, level, rate)
 }
 
 func (b *bucket) levelAt(now int64) *big.Rat {

@@ -22,12 +22,18 @@ type Answer struct {
 	Remaining  int64
 	RetryAfter int64 // of a request that was denied
 	ResetAfter int64
+	Grant      Grant // nil: no unit was granted
 }
+
+// Grant is what a model knows a grant by, to give it back.
+type Grant any
 
 // Model is the state of one key.
 type Model interface {
 	// Take decides at a moment of the server's clock, in microseconds.
 	Take(now int64, ask Ask) Answer
+	// Refund gives back the units of a grant of this model, or of one that was lost.
+	Refund(now int64, grant Grant)
 	// Change puts another plan of the same kind in the place of the present one.
 	Change(plan ration.Plan)
 	// Forget loses what is stored under the present plan.

@@ -73,7 +73,21 @@ func (w *slidingWindow) Take(now int64, ask Ask) Answer {
 		w.granted[w.open] += granted * cost
 	}
 	answer := Answer{Granted: granted, Remaining: max(floor(new(big.Rat).Sub(limit, w.estimate(now))), 0)}
+	if units := granted * cost; units > 0 {
+		answer.Grant = slidingGrant{w.plan.Window.Microseconds(), w.open, units}
+	}
 	answer.ResetAfter = leastWait(2*length, func(wait int64) bool { return w.estimate(now+wait).Sign() == 0 })
 	answer.RetryAfter = leastWait(2*length, func(wait int64) bool { return admits(now + wait) })
 	return answer
+}
+
+// slidingGrant is a grant of a sliding window, by the window that it was counted in.
+type slidingGrant struct{ length, index, units int64 }
+
+func (w *slidingWindow) Refund(_ int64, grant Grant) {
+	g := grant.(slidingGrant)
+	if g.length != w.counted.Window.Microseconds() || g.index != w.open && g.index != w.open-1 {
+		return
+	}
+	w.granted[g.index] -= min(g.units, w.granted[g.index])
 }

@@ -32,10 +32,7 @@ func (w *window) Take(nowMicros int64, ask Ask) Answer {
 	if w.opened {
 		w.end = min(w.end, w.endAt(now))
 	}
-	used := int64(0)
-	for _, n := range w.grants {
-		used += n
-	}
+	used := w.used()
 	answer := Answer{Granted: count}
 	for i := range count {
 		if used+cost > w.plan.Limit && cost > 0 {
@@ -53,6 +50,9 @@ func (w *window) Take(nowMicros int64, ask Ask) Answer {
 	if denied := answer.Granted < count && (!ask.UpTo || answer.Granted == 0); denied && w.plan.RestartOnDeny && w.opened {
 		w.end = w.endAt(now)
 	}
+	if units := answer.Granted * cost; units > 0 {
+		answer.Grant = windowGrant{w.end, units}
+	}
 	answer.Remaining = max(w.plan.Limit-used, 0)
 	if w.opened {
 		answer.ResetAfter = (w.end - now) * 1000
@@ -61,4 +61,21 @@ func (w *window) Take(nowMicros int64, ask Ask) Answer {
 		answer.RetryAfter = answer.ResetAfter
 	}
 	return answer
+}
+
+func (w *window) used() int64 {
+	used := int64(0)
+	for _, n := range w.grants {
+		used += n
+	}
+	return used
+}
+
+// windowGrant is a grant of a window, by its end.
+type windowGrant struct{ end, units int64 }
+
+func (w *window) Refund(now int64, grant Grant) {
+	if g := grant.(windowGrant); w.opened && w.end == g.end && w.end > now/1000 {
+		w.grants = append(w.grants, -min(g.units, w.used()))
+	}
 }

@@ -1,5 +1,5 @@
--- rescale(x, from, to): x * to / from rounded down, for 0 <= x < from, and whether that lost anything. Digit by
--- binary digit of `to`, since the product may leave 2^53.
+-- rescale(x, from, to): x * to / from rounded down, for 0 <= x < from, and whether that lost anything. Digit
+-- by binary digit of `to`, since the product may leave 2^53.
 local function rescale(x, from, to)
   local scaled, rest, bit = 0, 0, 4503599627370496
   for _ = 1, 53 do

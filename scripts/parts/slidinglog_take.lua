@@ -2,9 +2,10 @@
 -- ends now.
 -- KEYS:  key
 -- ARGV:  cost units; count requests; limit units; window us
--- Reply: granted requests; remaining units; retry us, 0 if all were granted; reset us
+-- Reply: granted requests; remaining units; retry us, 0 if all were granted; reset us; sum units, of the log; now us
 -- Cost:  O(log N) for N grants in the window, and O(250) to take away what is out or ahead
--- Uses:  PEXPIREAT PEXPIRETIME TIME UNLINK ZADD ZCARD ZCOUNT ZRANGE ZRANGEBYSCORE ZRANK ZREMRANGEBYRANK ZREMRANGEBYSCORE
+-- Uses:  PEXPIREAT PEXPIRETIME TIME UNLINK ZADD ZCOUNT ZRANGE ZRANGEBYSCORE ZRANK ZREMRANGEBYRANK
+--        ZREMRANGEBYSCORE ZREVRANGEBYSCORE
 local key, cost, count = KEYS[1], ARGV[1] + 0, ARGV[2] == '1' and 1 or ARGV[2] + 0
 local limit, window = ARGV[3] + 0, ARGV[4] + 0
 --@ whole
@@ -14,8 +15,6 @@ local room = math.max(limit - total, 0)
 --@ fit
 --@ slidinglog_entry
 --@ slidinglog_charge
-local retry = 0
-if granted < count then
-  --@ slidinglog_retry
-end
-return { granted, room - units, retry, total > 0 and newest + window - now or 0 }
+local refused = granted < count
+--@ slidinglog_waits
+return { granted, room - units, retry, reset, sum, now }

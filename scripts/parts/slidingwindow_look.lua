@@ -7,10 +7,10 @@
 -- and in this; the weight of the previous one, rounded up: its units in proportion to the part of it that a
 -- window which ends now still covers; and the state of what is stored: 0 nothing, 1 the counts of the open
 -- window, 2 those of an earlier one, 3 something to be stored anew. That is so where the clock stepped back
--- behind the stored window: then all that was counted, up to the limit, counts in the open one. And where the
--- windows had another length: then what was counted in the open one counts in that of the new length, and what
--- the one before weighs now it weighs there too, to lose it by the end of that (or counts there, where the number
--- that weighs so much would leave 2^52).
+-- behind the stored window: then all that was counted, up to the limit, counts in the open one. And where
+-- the windows had another length: then what was counted in the open one counts in that of the new length,
+-- and what the one before weighs now it weighs there too, to lose it by the end of that (or counts there,
+-- where the number that weighs so much would leave 2^52).
 local previous, current, state, length = 0, 0, 0, window
 local h = redis.call('HMGET', key, 'i', 'p', 'c', 'w')
 if h[1] then

@@ -1,9 +1,9 @@
--- The level left is stored when it has to be: something was taken, it was counted under another plan, or the
--- clock stepped back too far. Expiry: when the bucket is full again, rounded up, and never before what is
--- set: a plan with less to fill must not let the key go while another plan of the same key has tokens to
--- earn. It is a moment and not a lifetime, which Redis would count from a clock read before TIME. A key whose
--- expiry was taken away is mended even when nothing else is written: one request in sixty-four looks.
-local write = units > 0 or state == 2 or at > now + ahead
+-- The level is stored when it has to be ("write"): something was taken or given back, it was counted under
+-- another plan, or the clock stepped back too far. Expiry: when the bucket is full again, rounded up, and
+-- never before what is set: a plan with less to fill must not let the key go while another plan of the same
+-- key has tokens to earn. It is a moment and not a lifetime, which Redis would count from a clock read
+-- before TIME. A key whose expiry was taken away is mended even when nothing else is written: one request in
+-- sixty-four looks.
 if write or state == 1 and now % 64 == 0 and redis.call('PTTL', key) == -1 then
   --@ whole
   local missing = burst - tokens

@@ -1,7 +1,7 @@
 -- tokenbucket_take.lua: grant as many of `count` requests of `cost` tokens each as the refilled bucket holds.
 -- KEYS:  key
 -- ARGV:  cost tokens; count requests; burst tokens; n tokens; d us; plan "burst n d"
--- Reply: granted requests; remaining tokens; part 1/d tokens; ahead us
+-- Reply: granted requests; remaining tokens; part 1/d tokens; ahead us; now us
 -- Cost:  O(1)
 -- Uses:  HMGET HSET PEXPIREAT PTTL TIME
 local key, cost, count = KEYS[1], ARGV[1] + 0, ARGV[2] == '1' and 1 or ARGV[2] + 0
@@ -12,5 +12,6 @@ local room = tokens
 --@ fit
 tokens = tokens - units
 --@ tokenbucket_ahead
+local write = units > 0 or state == 2 or at > now + ahead
 --@ tokenbucket_charge
-return { granted, tokens, part, ahead }
+return { granted, tokens, part, ahead, now }

@@ -1,0 +1,76 @@
+-- gcra_refund.lua: give units back, but for what of them was earned again meanwhile.
+-- KEYS:  key
+-- ARGV:  units 1/n us; left 1/n us, spent when they were; taken us; capacity 1/n us; n tokens
+-- Reply: units given back, 1/n us
+-- Cost:  O(1)
+-- Uses:  GET PEXPIRETIME PTTL SET TIME
+local key, spending, left, taken = KEYS[1], ARGV[1] + 0, ARGV[2] + 0, ARGV[3] + 0
+local capacity, n = ARGV[4] + 0, ARGV[5] + 0
+
+-- Now, in microseconds of the server's clock since 1970. Added as numbers: as text, "5" microseconds would
+-- need its leading zeros.
+local time = redis.call('TIME')
+local now = time[1] * 1000000 + time[2]
+
+-- 2^52, rounded down to a multiple of n.
+local modulus = 4503599627370496 - 4503599627370496 % n
+
+-- GCRA. Stored: when what was spent will be earned again (the theoretical arrival time of the ATM Forum's
+-- cell rate algorithm), in units of 1/n microseconds modulo `modulus`; the key's expiry is that moment,
+-- rounded up to a millisecond.
+--   capacity  units: burst * d; one token is d units
+--   n         of the rate, n/d tokens a microsecond in lowest terms
+--   modulus   units: the greatest multiple of n up to 2^52; the plan holds capacity <= modulus / 4
+-- Found: the units spent and not earned again yet, 0 <= spent <= capacity. Where the clock stepped back it is
+-- all of the capacity, and "mend" says that it is to be stored. A key lives for up to a millisecond longer
+-- than it matters, and a key whose expiry was taken away lives on: what it says is over, and looks as if it
+-- were far ahead.
+local turn = modulus / n
+local clock = now % turn * n
+local spent, mend = 0, false
+local arrival = redis.call('GET', key)
+if arrival then
+  spent = (arrival - clock) % modulus
+  if spent > capacity then
+    if spent > modulus / 4 * 3 and redis.call('PEXPIRETIME', key) <= now / 1000 + 1 then
+      spent = 0
+    else
+      spent, mend = capacity, true
+    end
+  elseif turn < 86400000000 and redis.call('PEXPIRETIME', key) > (now + spent / n) / 1000 + 2 then
+    spent, mend = capacity, true
+  end
+end
+
+-- What had been spent when the request was granted (left; at the moment taken) is being earned since. What
+-- of it is not earned yet, had nobody else spent anything, is what of the request can still be given back,
+-- and no more. So nobody is granted what would not have been, had it not been spent in the first place. To a
+-- clock that stepped back behind that moment nothing is given, for the step counts as spent, at most the
+-- capacity, and it is not known what would have been.
+local back = 0
+if now >= taken and now - taken < left / n then
+  back = math.min(spending, spent, left - (now - taken) * n)
+end
+local units = -back
+
+-- What is spent is stored when something was granted or given back ("units"), or the stored moment or its
+-- expiry has to be mended. Whether a key that is not written has an expiry, one request in sixty-four looks.
+spent = spent + units
+if units ~= 0 or mend or arrival and now % 64 == 0 and redis.call('PTTL', key) == -1 then
+  -- whole(integer): a whole number as text with all its digits. A number handed to a command as it is may be
+  -- written as 1e+15, or cut to 14 digits by tostring and "..". In halves, for %d reads 32 bits where that is
+  -- what a C long has.
+  local function whole(integer)
+    if integer < 1000000000 then
+      return string.format('%d', integer)
+    end
+    return string.format('%d%09d', (integer - integer % 1000000000) / 1000000000, integer % 1000000000)
+  end
+  local full = now + (spent + -spent % n) / n
+  local moment = math.max(full + -full % 1000, now - now % 1000 + 1000) / 1000
+  if units ~= 0 or mend then
+    arrival = whole((clock + spent) % modulus)
+  end
+  redis.call('SET', key, arrival, 'PXAT', whole(moment))
+end
+return { back }

@@ -1,0 +1,33 @@
+-- The bucket as the request left it (left, leftPart; at the moment taken) has earned something since. What
+-- it would lack now of being full, had nobody else taken anything, is what of the request was not earned
+-- again; no more is given back than that. So nobody is granted what would not have been, had nothing been
+-- taken in the first place. A bucket that is full, or whose plan changed, is given nothing.
+local back, write = 0, false
+if state == 1 then
+  if now > taken then
+    local rest = (now - taken) % d
+    local turns = (now - taken - rest) / d
+    leftPart = leftPart + rest * n
+    rest = leftPart % d
+    left, leftPart = left + turns * n + (leftPart - rest) / d, rest
+  end
+  if left + units < burst or left + units == burst and leftPart == 0 then
+    back, write, tokens = units, true, tokens + units
+  elseif left < burst then
+    write, back = true, burst - left
+    tokens, part = tokens + back, part - leftPart
+    if part < 0 then
+      tokens, part = tokens - 1, part + d
+    end
+    if leftPart > 0 then
+      back = back - 1
+    end
+  end
+  if tokens >= burst then
+    tokens, part = burst, 0
+  end
+end
+if write then
+  --@ tokenbucket_ahead
+  --@ tokenbucket_charge
+end

@@ -1,0 +1,60 @@
+-- slidinglog_refund.lua: give the units of a grant back, once.
+-- KEYS:  key
+-- ARGV:  units; sum units, of the log with the grant; taken us
+-- Reply: units given back
+-- Cost:  O(log N) for N grants in the window, and O(250) where later grants were given back before
+-- Uses:  ZADD ZRANGE ZRANGEBYSCORE ZREM ZREMRANGEBYSCORE ZREVRANGEBYSCORE ZSCORE
+local key, units, sum, taken = KEYS[1], ARGV[1] + 0, ARGV[2] + 0, ARGV[3] + 0
+
+-- whole(integer): a whole number as text with all its digits. A number handed to a command as it is may be
+-- written as 1e+15, or cut to 14 digits by tostring and "..". In halves, for %d reads 32 bits where that is
+-- what a C long has.
+local function whole(integer)
+  if integer < 1000000000 then
+    return string.format('%d', integer)
+  end
+  return string.format('%d%09d', (integer - integer % 1000000000) / 1000000000, integer % 1000000000)
+end
+
+-- entry(sumWith, added, form): the member for a grant of `added` units, with which `sumWith` are granted.
+-- Refunds, and grants whose units were given back, have a form of their own.
+local function entry(sumWith, added, form)
+  local low = sumWith % 1000000
+  local high = (sumWith % 100000000000 - low) / 1000000 + 100000
+  return string.format(form or added == 1 and '%06d%06d' or '%06d%06d:%d', high, low, added)
+end
+
+-- The grant is marked, and a refund is put where it belongs by its moment. Those of later grants are written
+-- again with the greater sum; where they are more than 250 they become one with this, so that this does not
+-- take long: what was given back of them is then forgotten earlier than they are, with the grant.
+local back = 0
+local member = entry(sum, units)
+local score = redis.call('ZSCORE', key, member)
+if score and score + 0 == taken then
+  back = units
+  redis.call('ZADD', key, whole(taken), entry(sum, units, '%06d%06d-%d'))
+  redis.call('ZREM', key, member)
+  local at = taken + 4503599627370496
+  local earlier = redis.call('ZREVRANGEBYSCORE', key, whole(at), '4503599627370496', 'LIMIT', '0', '1')[1]
+  local later = redis.call('ZRANGEBYSCORE', key, whole(at + 1), '+inf', 'WITHSCORES', 'LIMIT', '0', '251')
+  local with = units
+  if earlier then
+    with = units + string.sub(earlier, 2, 13)
+  elseif later[1] then
+    with = units + string.sub(later[1], 2, 13) - string.sub(later[1], 15)
+  end
+  if later[1] then
+    local all = units + string.sub(redis.call('ZRANGE', key, '-1', '-1')[1], 2, 13)
+    redis.call('ZREMRANGEBYSCORE', key, whole(at + 1), '+inf')
+    if later[501] then
+      units = (all - with + units) % 100000000000
+      later, with = {}, all
+    end
+  end
+  redis.call('ZADD', key, whole(at), entry(with, units, 'r%06d%06d:%d'))
+  for i = 1, #later, 2 do
+    local sumWith, ownUnits = string.sub(later[i], 2, 13) + back, string.sub(later[i], 15) + 0
+    redis.call('ZADD', key, whole(later[i + 1] + 0), entry(sumWith, ownUnits, 'r%06d%06d:%d'))
+  end
+end
+return { back }

@@ -1,0 +1,138 @@
+-- tokenbucket_refund.lua: give tokens back to the bucket, but for what of them was earned again meanwhile.
+-- KEYS:  key
+-- ARGV:  units tokens; left tokens; leftPart 1/d tokens; taken us; burst tokens; n tokens; d us; plan "burst n d"
+-- Reply: tokens given back, rounded down
+-- Cost:  O(1)
+-- Uses:  HMGET HSET PEXPIREAT PTTL TIME
+local key, units, left, leftPart, taken = KEYS[1], ARGV[1] + 0, ARGV[2] + 0, ARGV[3] + 0, ARGV[4] + 0
+local burst, n, d, plan = ARGV[5] + 0, ARGV[6] + 0, ARGV[7] + 0, ARGV[8]
+
+-- Now, in microseconds of the server's clock since 1970. Added as numbers: as text, "5" microseconds would
+-- need its leading zeros.
+local time = redis.call('TIME')
+local now = time[1] * 1000000 + time[2]
+
+-- TokenBucket. Stored, a hash: l whole tokens; p the part of a token beyond them, in 1/d tokens, 0 <= p < d;
+-- t the moment they were counted, in microseconds of the server's clock; b the plan they were counted under,
+-- "burst n d". The numbers are whole, and none computed here leaves 2^53: the plan holds d * (n + 1) <= 2^52
+-- and burst * d / n <= 2^52.
+--   burst  tokens
+--   n, d   the rate, n/d tokens a microsecond in lowest terms
+--   plan   "burst n d"
+-- Found: the level (tokens, part), the moment `at` up to which it is counted, and the state of what is
+-- stored: 0 nothing, 1 counted under this plan, 2 counted under another. A clock behind the stored moment
+-- refills nothing.
+local tokens, part, at, state = burst, 0, now, 0
+local h = redis.call('HMGET', key, 'l', 'p', 't', 'b')
+if h[1] then
+  tokens, part, at, state = h[1] + 0, h[2] + 0, h[3] + 0, 1
+  local storedN, storedD = n, d
+  if h[4] ~= plan then
+    state = 2
+    storedN, storedD = string.match(h[4], ' (%d+) (%d+)$')
+    storedN, storedD = storedN + 0, storedD + 0
+  end
+  if now > at then
+    local rest = (now - at) % storedD
+    local turns = (now - at - rest) / storedD
+    part = part + rest * storedN
+    rest = part % storedD
+    tokens, part, at = tokens + turns * storedN + (part - rest) / storedD, rest, now
+  end
+  if state == 2 and storedD ~= d then
+    -- rescale(x, from, to): x * to / from rounded down, for 0 <= x < from, and whether that lost anything. Digit
+    -- by binary digit of `to`, since the product may leave 2^53.
+    local function rescale(x, from, to)
+      local scaled, rest, bit = 0, 0, 4503599627370496
+      for _ = 1, 53 do
+        scaled, rest = scaled * 2, rest * 2
+        if rest >= from then
+          scaled, rest = scaled + 1, rest - from
+        end
+        if to >= bit then
+          to, rest = to - bit, rest + x
+          if rest >= from then
+            scaled, rest = scaled + 1, rest - from
+          end
+        end
+        bit = bit / 2
+      end
+      return scaled, rest > 0
+    end
+    part = rescale(part, storedD, d)
+  end
+  if tokens >= burst then
+    tokens, part = burst, 0
+  end
+end
+
+-- The bucket as the request left it (left, leftPart; at the moment taken) has earned something since. What
+-- it would lack now of being full, had nobody else taken anything, is what of the request was not earned
+-- again; no more is given back than that. So nobody is granted what would not have been, had nothing been
+-- taken in the first place. A bucket that is full, or whose plan changed, is given nothing.
+local back, write = 0, false
+if state == 1 then
+  if now > taken then
+    local rest = (now - taken) % d
+    local turns = (now - taken - rest) / d
+    leftPart = leftPart + rest * n
+    rest = leftPart % d
+    left, leftPart = left + turns * n + (leftPart - rest) / d, rest
+  end
+  if left + units < burst or left + units == burst and leftPart == 0 then
+    back, write, tokens = units, true, tokens + units
+  elseif left < burst then
+    write, back = true, burst - left
+    tokens, part = tokens + back, part - leftPart
+    if part < 0 then
+      tokens, part = tokens - 1, part + d
+    end
+    if leftPart > 0 then
+      back = back - 1
+    end
+  end
+  if tokens >= burst then
+    tokens, part = burst, 0
+  end
+end
+if write then
+  -- How far the moment `at` is ahead of the clock, in microseconds; not further than it takes to fill the
+  -- level, rounded down, so that the bucket is full again within burst / rate.
+  local ahead = 0
+  if at > now then
+    local rest = tokens % n
+    local within = rest * d + part
+    ahead = math.min(at - now, (tokens - rest) / n * d + (within - within % n) / n)
+  end
+  -- The level is stored when it has to be ("write"): something was taken or given back, it was counted under
+  -- another plan, or the clock stepped back too far. Expiry: when the bucket is full again, rounded up, and
+  -- never before what is set: a plan with less to fill must not let the key go while another plan of the same
+  -- key has tokens to earn. It is a moment and not a lifetime, which Redis would count from a clock read
+  -- before TIME. A key whose expiry was taken away is mended even when nothing else is written: one request in
+  -- sixty-four looks.
+  if write or state == 1 and now % 64 == 0 and redis.call('PTTL', key) == -1 then
+    -- whole(integer): a whole number as text with all its digits. A number handed to a command as it is may be
+    -- written as 1e+15, or cut to 14 digits by tostring and "..". In halves, for %d reads 32 bits where that is
+    -- what a C long has.
+    local function whole(integer)
+      if integer < 1000000000 then
+        return string.format('%d', integer)
+      end
+      return string.format('%d%09d', (integer - integer % 1000000000) / 1000000000, integer % 1000000000)
+    end
+    local missing = burst - tokens
+    local rest = missing % n
+    local within = rest * d - part
+    local full = now + ahead + (missing - rest) / n * d + (within + -within % n) / n
+    local moment = whole(math.max(full + -full % 1000, now - now % 1000 + 1000) / 1000)
+    if write and state == 1 then
+      redis.call('HSET', key, 'l', whole(tokens), 'p', whole(part), 't', whole(now + ahead))
+    elseif write then
+      redis.call('HSET', key, 'l', whole(tokens), 'p', whole(part), 't', whole(now + ahead), 'b', plan)
+    end
+    if state == 0 or redis.call('PEXPIREAT', key, moment, 'GT') == 0 and redis.call('PTTL', key) == -1 then
+      redis.call('PEXPIREAT', key, moment)
+    end
+  end
+end
+return { back }
