@@ -20,7 +20,7 @@ type Client struct {
 	executor *executor
 
 	mu       sync.Mutex
-	limiters map[string]Plan // by name
+	limiters map[string]string // the plan, as ParsePlan reads it, by name
 }
 
 // maxLimiters bounds the names a Client remembers.
@@ -51,7 +51,7 @@ func New(rdb redis.UniversalClient, options ...ClientOption) (*Client, error) {
 		prefix:   config.prefix,
 		limiter:  config.limiter,
 		executor: newExecutor(rdb, config.maxInFlight),
-		limiters: make(map[string]Plan),
+		limiters: make(map[string]string),
 	}, nil
 }
 
@@ -89,7 +89,7 @@ func (c *Client) makeLimiter(name string, plan Plan, options []LimiterOption) (*
 			return nil, err
 		}
 	}
-	if err := c.register(name, plan); err != nil {
+	if err := c.register(name, prepared.text); err != nil {
 		return nil, err
 	}
 	return c.bind(name, prepared, config), nil
@@ -109,13 +109,13 @@ func (c *Client) bind(name string, plan *preparedPlan, config limiterConfig) *Li
 	}
 }
 
-func (c *Client) register(name string, plan Plan) error {
+func (c *Client) register(name, plan string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	existing, found := c.limiters[name]
 	switch {
 	case found && existing != plan:
-		return fmt.Errorf("%w: it is %v, not %v", ErrLimiterConflict, existing, plan)
+		return fmt.Errorf("%w: it is %s, not %s", ErrLimiterConflict, existing, plan)
 	case !found && len(c.limiters) >= maxLimiters:
 		return fmt.Errorf("%w: %d, all kept until the Client goes", ErrTooManyLimiters, maxLimiters)
 	}

@@ -18,6 +18,17 @@ func TestConformanceOnMiniredis(t *testing.T) {
 	conformance.Run(t, newMiniredisBackend(t))
 }
 
+// The script of several plans does for one what the script of that does.
+func TestConformanceInMultiPlan(t *testing.T) {
+	t.Parallel()
+	conformance.Run(t, conformance.InMultiPlan(newMiniredisBackend(t)))
+}
+
+func TestConformanceOfMultiPlan(t *testing.T) {
+	t.Parallel()
+	conformance.RunMulti(t, newMiniredisBackend(t))
+}
+
 func TestConformanceOfTwins(t *testing.T) {
 	t.Parallel()
 	conformance.Run(t, &twinBackend{})

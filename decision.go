@@ -11,7 +11,8 @@ type Decision struct {
 	Allowed bool
 	// Granted is how many units were charged: the cost of an allowed request, for AllowUpTo what fitted, else 0.
 	Granted int64
-	// Limit is the most units the plan can ever grant at once: the Limit of a window, the Burst of a bucket.
+	// Limit is the most units the plan can ever grant at once: the Limit of a window, the Burst of a bucket; of a MultiPlan the
+	// least of those.
 	Limit int64
 	// Remaining is how many whole units could be taken now: 0 to Limit.
 	Remaining int64
@@ -23,10 +24,12 @@ type Decision struct {
 	ResetAfter time.Duration
 	// Source says who decided.
 	Source Source
-	// Plan is the plan that decided, as ParsePlan reads it.
+	// Plan is the plan that decided, as ParsePlan reads it; of a MultiPlan the name of the one that binds.
 	Plan string
+	// Plans are the plans of a MultiPlan, one by one; nil for any other plan.
+	Plans []PlanDecision
 
-	receipt receipt
+	receipt receipt // for Refund
 }
 
 // Source says who made a decision.
@@ -42,6 +45,9 @@ type Request struct {
 	// Cost is how many units the request takes: 0 or more, at most what the plan can ever grant. Zero is a look: it is
 	// allowed, charges nothing, and reports what remains. So a request for one unit says 1.
 	Cost int64
+	// Keys are keys of their own for plans of a MultiPlan, by the names of the plans; Key is that of the others. All must be in
+	// one slot of a Redis Cluster: so have one hash tag. A plan's scope holds for its own key too.
+	Keys map[string]string
 	// Plan replaces the limiter's plan for this request; it must be of the same kind. Nil: the plan of WithPlanFor, or
 	// else the limiter's.
 	Plan Plan

@@ -39,6 +39,9 @@ var (
 	// ErrCostExceedsLimit is wrapped by the *[CostError] of a request that no wait would let through.
 	ErrCostExceedsLimit = errors.New("ration: cost exceeds the limit")
 
+	// ErrCrossSlot is wrapped by the *[CrossSlotError] of a request whose keys do not live together.
+	ErrCrossSlot = errors.New("ration: keys in different slots")
+
 	// ErrForeignDecision is returned by Refund for a decision that the limiter did not make.
 	ErrForeignDecision = errors.New("ration: decision of another limiter")
 
@@ -80,7 +83,7 @@ func (e *PlanError) Unwrap() error { return ErrInvalidPlan }
 
 // CostError says that a request asks for more than its plan can ever admit. It wraps ErrCostExceedsLimit.
 type CostError struct {
-	Plan  string // the plan as ParsePlan reads it
+	Plan  string // the plan as ParsePlan reads it; of a MultiPlan the one that can admit least, with its name
 	Cost  int64  // units
 	Limit int64  // the greatest cost that can pass, units
 }
@@ -91,6 +94,32 @@ func (e *CostError) Error() string {
 
 // Unwrap is ErrCostExceedsLimit.
 func (e *CostError) Unwrap() error { return ErrCostExceedsLimit }
+
+// CrossSlotError says that the keys given for the plans of a [MultiPlan] are not in one slot of a Redis Cluster, where a script
+// can reach them together. Give them one hash tag, as TaggedKey does. It wraps ErrCrossSlot.
+type CrossSlotError struct {
+	Keys []PlacedKey // of all plans, in their order
+}
+
+// PlacedKey is a key of a plan, and where it lives.
+type PlacedKey struct {
+	Plan string // the plan's name
+	Key  string // as given
+	Tag  string // what of it is hashed: its hash tag, or the whole
+	Slot uint16 // 0 to 16383
+}
+
+func (e *CrossSlotError) Error() string {
+	var s strings.Builder
+	s.WriteString(ErrCrossSlot.Error())
+	for _, k := range e.Keys {
+		fmt.Fprintf(&s, "; plan %q: key %q, tag %q, slot %d", k.Plan, k.Key, k.Tag, k.Slot)
+	}
+	return s.String()
+}
+
+// Unwrap is ErrCrossSlot.
+func (e *CrossSlotError) Unwrap() error { return ErrCrossSlot }
 
 // ParseError points at the word of a rate or plan that was not understood.
 type ParseError struct {
@@ -139,10 +168,11 @@ var configurationFaults = []string{
 	"unknown command", "Script attempted to access a non local key", // of which go-redis takes ERR away
 }
 
-// refused is the error of a call that Redis, or the redis client, answered with an error.
+// refused is the error of a call that Redis, or the redis client, answered with an error. Redis before 7.0, and others like it,
+// put what ended a script behind words of their own.
 func refused(cause error) error {
 	for _, fault := range configurationFaults {
-		if redis.HasErrorPrefix(cause, fault) {
+		if redis.HasErrorPrefix(cause, fault) || redis.HasErrorPrefix(cause, "Error ") && strings.Contains(cause.Error(), ": "+fault) {
 			return unavailable(&configurationError{cause})
 		}
 	}

@@ -70,7 +70,7 @@ func (l *Limiter) TakeCount(ctx context.Context, key string, plan Plan, cost, co
 	if err != nil {
 		return Decision{}, err
 	}
-	return l.take(ctx, key, prepared, prepared.args, cost, count)
+	return l.take(ctx, prepared, l.recent.stored(l.keys, prepared, key), prepared.args, cost, count)
 }
 
 // NewUnregistered makes a limiter that the client does not remember, for tests that make very many.
@@ -118,6 +118,7 @@ func Scripts() []Script {
 	var all []Script
 	for _, s := range []script{
 		fixedWindowPeek, fixedWindowRefund, fixedWindowTake, gcraOne, gcraPeek, gcraRefund, gcraTake,
+		multiPlanPeek, multiPlanRefund, multiPlanTake,
 		slidingLogPeek, slidingLogRefund, slidingLogTake, slidingWindowPeek, slidingWindowRefund, slidingWindowTake,
 		tokenBucketPeek, tokenBucketRefund, tokenBucketTake,
 	} {
@@ -142,4 +143,13 @@ func ScriptArguments(plan Plan, verb string) (int, error) {
 	default:
 		return len([]string{"cost", "count"}) + len(prepared.args), nil
 	}
+}
+
+// AfterTake is what an answer of the take script means.
+func AfterTake(plan Plan, answer []int64, cost, count int64) (Decision, error) {
+	prepared, err := prepare(plan)
+	if err != nil {
+		return Decision{}, err
+	}
+	return prepared.afterTake(answer, cost, count)
 }

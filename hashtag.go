@@ -105,12 +105,13 @@ var crc16Table = func() (table [256]uint16) {
 	return table
 }()
 
-// keySpace makes the stored keys of a limiter: prefix:limiter:kind:key.
+// keySpace makes the stored keys of a limiter: prefix:limiter:kind:key, and of a plan of a MultiPlan
+// prefix:limiter/plan:kind:key.
 type keySpace struct {
-	head string // up to the kind of the plan
+	head string // prefix:limiter
 }
 
-func newKeySpace(prefix, limiter string) keySpace { return keySpace{prefix + ":" + limiter + ":"} }
+func newKeySpace(prefix, limiter string) keySpace { return keySpace{prefix + ":" + limiter} }
 
 // wrappedEscapes are the bytes that would end a wrapping, or be taken for one.
 var wrappedEscapes = strings.NewReplacer("%", "%25", "{", "%7B", "}", "%7D")
@@ -119,9 +120,51 @@ var wrappedEscapes = strings.NewReplacer("%", "%25", "{", "%7B", "}", "%7D")
 // other key is escaped and becomes its own hash tag. The two forms differ in a letter of the kind, so they never meet.
 func (s keySpace) stored(p *preparedPlan, key string) string {
 	if _, found := hashTag(key); found {
-		return s.head + p.kind + "t" + p.numbers + ":" + key
+		return s.head + ":" + p.kind + "t" + p.numbers + ":" + key
 	}
-	return s.head + p.kind + "w" + p.numbers + ":{" + wrappedEscapes.Replace(key) + "}"
+	return s.head + ":" + p.kind + "w" + p.numbers + ":{" + wrappedEscapes.Replace(key) + "}"
+}
+
+// storedFor is where a plan of a MultiPlan keeps the state of a key: of its hash tag alone, if that is its scope.
+func (s keySpace) storedFor(p part, key string) string {
+	if tag, found := hashTag(key); found && p.scope == PerTag {
+		key = "{" + tag + "}"
+	}
+	return keySpace{s.head + "/" + p.name}.stored(p.preparedPlan, key)
+}
+
+// storedApart is where the plans of a MultiPlan keep the state of a request that has keys of their own for some of them. All
+// must live in one slot.
+func (s keySpace) storedApart(p *preparedPlan, r Request) ([]any, error) {
+	if p.parts == nil {
+		return nil, fmt.Errorf("%w: Keys are of no use to %s, which is no MultiPlan", ErrInvalidKey, p.text)
+	}
+	var stored []any
+	var placed []PlacedKey
+	oneSlot, own := true, 0
+	for _, one := range p.parts {
+		key, found := r.Keys[one.name]
+		if found {
+			own++
+		} else {
+			key = r.Key
+		}
+		if err := checkKey(key); err != nil {
+			return nil, fmt.Errorf("%w: the key of plan %q", err, one.name)
+		}
+		at := s.storedFor(one, key)
+		tag, _ := hashTag(at)
+		stored, placed = append(stored, at), append(placed, PlacedKey{one.name, key, tag, slot(at)})
+		oneSlot = oneSlot && placed[0].Slot == slot(at)
+	}
+	switch {
+	case own < len(r.Keys):
+		return nil, fmt.Errorf("%w: Keys has a name that is not one of %s", ErrInvalidKey, p.text)
+	case !oneSlot:
+		return nil, &CrossSlotError{Keys: placed}
+	default:
+		return stored, nil
+	}
 }
 
 func checkKey(key string) error {
@@ -135,15 +178,19 @@ func checkKey(key string) error {
 }
 
 func checkName(what, name string) error {
-	if name == "" || len(name) > maxName {
-		return fmt.Errorf("%w: %s %q: want 1 to %d bytes", ErrInvalidName, what, name, maxName)
+	if !isName(name) {
+		return fmt.Errorf("%w: %s %q: want 1 to %d of A-Z a-z 0-9 . _ -", ErrInvalidName, what, name, maxName)
 	}
+	return nil
+}
+
+func isName(name string) bool {
 	for i := range len(name) {
 		switch c := name[i]; {
 		case 'A' <= c && c <= 'Z', 'a' <= c && c <= 'z', '0' <= c && c <= '9', c == '.', c == '_', c == '-':
 		default:
-			return fmt.Errorf("%w: %s %q: want only A-Z a-z 0-9 . _ -", ErrInvalidName, what, name)
+			return false
 		}
 	}
-	return nil
+	return 1 <= len(name) && len(name) <= maxName
 }

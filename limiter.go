@@ -9,9 +9,9 @@ import (
 //
 // A Limiter comes from Client.Limiter; the zero value answers ErrClosed. It is safe for concurrent use.
 //
-// Every decision is one round trip, one script call on one key, which it writes only when it grants, or to mend the key. A
-// denial is a Decision and never an error. The errors are mistakes of the call (ErrInvalidKey, ErrInvalidCost, *[CostError],
-// *[PlanError], ErrPlanKind: nothing was sent), the end of ctx, ErrUnavailable when Redis gave no answer in time (whether
+// Every decision is one round trip, one script call on one key, of a [MultiPlan] on one for each plan, which it writes only when
+// it grants, or to mend the key. A denial is a Decision and never an error. The errors are mistakes of the call (ErrInvalidKey,
+// ErrInvalidCost, *[CostError], *[PlanError], ErrPlanKind, *[CrossSlotError]: nothing was sent), the end of ctx, ErrUnavailable when Redis gave no answer in time (whether
 // the units were charged is then not known), and ErrClosed.
 type Limiter struct {
 	name     string
@@ -39,36 +39,36 @@ func (l *Limiter) AllowN(ctx context.Context, key string, n int64) (Decision, er
 // AllowUpTo takes as many units as there are, up to n: Decision.Granted. It is denied only where n is not 0 and there is
 // none. An n above what the plan can ever grant is no error.
 func (l *Limiter) AllowUpTo(ctx context.Context, key string, n int64) (Decision, error) {
-	plan, err := l.check(Request{Key: key, Cost: min(n, 1)})
+	plan, keys, err := l.check(Request{Key: key, Cost: min(n, 1)})
 	switch {
 	case err != nil:
 		return Decision{}, l.named(err)
 	case n == 0:
-		return l.take(ctx, key, plan, plan.args, 0, 1)
+		return l.take(ctx, plan, keys, plan.args, 0, 1)
 	default:
-		return l.take(ctx, key, plan, plan.argsUpTo, 1, min(n, plan.limit))
+		return l.take(ctx, plan, keys, plan.argsUpTo, 1, min(n, plan.limit))
 	}
 }
 
 // Take decides a request; Allow and AllowN are short for it. A Request whose Cost is not set is a look: it charges nothing,
 // and is always allowed.
 func (l *Limiter) Take(ctx context.Context, r Request) (Decision, error) {
-	plan, err := l.check(r)
+	plan, keys, err := l.check(r)
 	if err != nil {
 		return Decision{}, l.named(err)
 	}
-	return l.take(ctx, r.Key, plan, plan.args, r.Cost, 1)
+	return l.take(ctx, plan, keys, plan.args, r.Cost, 1)
 }
 
 // Peek reports what a request for one unit would find now, and writes nothing: Allowed if a unit remains, Granted 0. After a
 // changed plan, or a clock that stepped back, its RetryAfter is what such a request would be told, and holds once one was
 // decided, which writes what changed: AllowN of 0 units will do. One round trip. The errors are those of a decision.
 func (l *Limiter) Peek(ctx context.Context, key string) (Decision, error) {
-	plan, err := l.check(Request{Key: key})
+	plan, keys, err := l.check(Request{Key: key})
 	if err != nil {
 		return Decision{}, l.named(err)
 	}
-	answer, err := l.executor.call(ctx, l.config.timeout, plan.peek, l.recent.stored(l.keys, plan, key), nil, plan.args)
+	answer, err := l.executor.call(ctx, l.config.timeout, plan.peek, keys, nil, plan.args)
 	if err != nil {
 		return Decision{}, l.named(err)
 	}
@@ -76,14 +76,15 @@ func (l *Limiter) Peek(ctx context.Context, key string) (Decision, error) {
 	return d, l.named(err)
 }
 
-// Reset forgets what was counted for a key under its plan of now: its next request finds it as good as new. One round trip;
-// deletes the key. The errors are those of a decision.
+// Reset forgets what was counted for a key under its plan of now: its next request finds it as good as new. Of a [MultiPlan] it
+// forgets what all plans counted for it, those whose scope is PerTag for all other keys of the tag too. One round trip; deletes
+// the key. The errors are those of a decision.
 func (l *Limiter) Reset(ctx context.Context, key string) error {
-	plan, err := l.check(Request{Key: key})
+	_, keys, err := l.check(Request{Key: key})
 	if err != nil {
 		return l.named(err)
 	}
-	return l.named(l.executor.delete(ctx, l.config.timeout, l.recent.stored(l.keys, plan, key)...))
+	return l.named(l.executor.delete(ctx, l.config.timeout, keys...))
 }
 
 // named adds the limiter's name to an error. The end of ctx is passed on as it is.
@@ -94,25 +95,31 @@ func (l *Limiter) named(err error) error {
 	return &limiterError{l.name, err}
 }
 
-// check finds the mistakes in a request, before the network, and the plan that decides it.
-func (l *Limiter) check(r Request) (*preparedPlan, error) {
+// check finds the mistakes in a request, before the network, and the plan that decides it, with the stored keys.
+func (l *Limiter) check(r Request) (*preparedPlan, []any, error) {
 	if l == nil || l.executor == nil {
-		return nil, ErrClosed
+		return nil, nil, ErrClosed
 	}
-	if err := checkKey(r.Key); err != nil {
-		return nil, err
+	if len(r.Keys) == 0 {
+		if err := checkKey(r.Key); err != nil {
+			return nil, nil, err
+		}
 	}
 	if r.Cost < 0 {
-		return nil, fmt.Errorf("%w: it is %d: must be 0 or more", ErrInvalidCost, r.Cost)
+		return nil, nil, fmt.Errorf("%w: it is %d: must be 0 or more", ErrInvalidCost, r.Cost)
 	}
 	plan, err := l.planOf(r)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if r.Cost > plan.limit {
-		return nil, &CostError{Plan: plan.text, Cost: r.Cost, Limit: plan.limit}
+		return nil, nil, plan.costError(r.Cost)
 	}
-	return plan, nil
+	if len(r.Keys) > 0 {
+		keys, err := l.keys.storedApart(plan, r)
+		return plan, keys, err
+	}
+	return plan, l.recent.stored(l.keys, plan, r.Key), nil
 }
 
 func (l *Limiter) planOf(r Request) (*preparedPlan, error) {
@@ -139,12 +146,13 @@ func (l *Limiter) planOf(r Request) (*preparedPlan, error) {
 }
 
 // take decides `count` requests of `cost` units each, of which as many are granted as fit.
-func (l *Limiter) take(ctx context.Context, key string, plan *preparedPlan, args []any, cost, count int64) (Decision, error) {
+func (l *Limiter) take(
+	ctx context.Context, plan *preparedPlan, keys, args []any, cost, count int64,
+) (Decision, error) {
 	script, lead := plan.take, []any{plan.cost(cost), count}
 	if plan.one != nil && count == 1 {
 		script, lead = plan.one, lead[:1]
 	}
-	keys := l.recent.stored(l.keys, plan, key)
 	answer, err := l.executor.call(ctx, l.config.timeout, script, keys, lead, args)
 	if err != nil {
 		return Decision{}, l.named(err)

@@ -8,14 +8,15 @@ import (
 	"time"
 )
 
-// Plan is what is allowed: an algorithm with its numbers. It is one of this package's plain comparable structs, by value;
-// nothing else is accepted. By what they are for:
+// Plan is what is allowed: an algorithm with its numbers. It is one of this package's plain comparable structs, by value, or a
+// list of them; nothing else is accepted. By what they are for:
 //
 //   - [FixedWindow]: the cheapest; a quota per calendar minute, hour or day; attempts to log in
 //   - [SlidingWindow]: as even as a window gets in constant memory
 //   - [SlidingLog]: a bound on any window, to the unit, for memory
 //   - [TokenBucket]: a steady rate with bursts, whose level survives a change of the plan
 //   - [GCRA]: the same admissions as TokenBucket, in the least time and memory
+//   - [MultiPlan]: several of these at once, all or nothing
 type Plan interface {
 	// String is the plan as ParsePlan reads it: "token-bucket 100/s burst 20".
 	String() string
@@ -39,6 +40,9 @@ type preparedPlan struct {
 	// what fits, and argsRefund those for the script that gives back.
 	args, argsUpTo, argsRefund []any
 	costOfOne                  any // the script's cost of a request for one unit, boxed once
+	// argsOfOne are the plan's kind and numbers for the scripts of several plans.
+	argsOfOne []any
+	parts     []part // of a MultiPlan, which has no algorithm of its own
 
 	algorithm
 }
@@ -87,6 +91,9 @@ func (p *preparedPlan) cost(units int64) any {
 
 // afterTake is what a take script's answer means to `count` requests of `cost` units each. One that cannot be is refused.
 func (p *preparedPlan) afterTake(answer []int64, cost, count int64) (Decision, error) {
+	if p.parts != nil {
+		return p.afterTakeOfAll(answer, cost, count)
+	}
 	r := replyOf(answer)
 	d, err := p.decision(r, cost, count)
 	if err == nil && r[0] > 0 {
@@ -97,6 +104,9 @@ func (p *preparedPlan) afterTake(answer []int64, cost, count int64) (Decision, e
 
 // afterPeek is what a peek script's answer means to a request for one unit. One that cannot be is refused.
 func (p *preparedPlan) afterPeek(answer []int64) (Decision, error) {
+	if p.parts != nil {
+		return p.afterPeekOfAll(answer)
+	}
 	d, err := p.decision(replyOf(answer), 1, 0)
 	if d.Remaining > 0 {
 		d.Allowed, d.RetryAfter = true, 0
@@ -106,15 +116,10 @@ func (p *preparedPlan) afterPeek(answer []int64) (Decision, error) {
 
 // decision is what a reply of Redis says of the state that `count` requests, of `cost` units each, left.
 func (p *preparedPlan) decision(r reply, cost, count int64) (Decision, error) {
-	var o outcome
 	granted := r[0]
-	plausible := 0 <= granted && granted <= count && p.plausible(r)
-	if plausible {
-		o = p.outcome(r, cost)
-		plausible = granted*cost+o.remaining <= p.limit && (granted > 0 || count == 0 || o.retryAfter > 0)
-	}
-	if !plausible {
-		return Decision{}, unavailable(fmt.Errorf("the key holds what no %s can have left: the reply is %d", p.text, r))
+	o, plausible := p.outcomeOf(r, cost, count)
+	if !plausible || granted == 0 && count > 0 && o.retryAfter == 0 {
+		return Decision{}, p.implausible(r)
 	}
 	return Decision{
 		Granted:    granted * cost,
@@ -125,6 +130,41 @@ func (p *preparedPlan) decision(r reply, cost, count int64) (Decision, error) {
 		Source:     SourceRedis,
 		Plan:       p.text,
 	}, nil
+}
+
+// outcomeOf is what a reply to `count` requests of `cost` units each means, and whether it can be.
+func (p *preparedPlan) outcomeOf(r reply, cost, count int64) (o outcome, plausible bool) {
+	granted := r[0]
+	if granted < 0 || granted > count || !p.plausible(r) {
+		return outcome{}, false
+	}
+	o = p.outcome(r, cost)
+	return o, granted*cost+o.remaining <= p.limit
+}
+
+// costError is the error of a cost above the plan's limit. Of a MultiPlan it names the plan that limits most.
+func (p *preparedPlan) costError(cost int64) error {
+	text := p.text
+	for _, one := range p.parts {
+		if one.limit == p.limit {
+			text = one.name + ": " + one.text
+			break
+		}
+	}
+	return &CostError{Plan: text, Cost: cost, Limit: p.limit}
+}
+
+// implausible is the error of a reply that cannot be.
+func (p *preparedPlan) implausible(r reply) error {
+	return unavailable(fmt.Errorf("the key holds what no %s can have left: the reply is %d", p.text, r))
+}
+
+// takenBy is what the refund script is told of a grant of so many units, by the answer to it.
+func (p *preparedPlan) takenBy(answer []int64, units int64) []any {
+	if p.parts != nil {
+		return p.takenOfAll(answer, units)
+	}
+	return p.taken(replyOf(answer), units)
 }
 
 // twin decides as the plan's script does, with the same arithmetic, for one key in this process.
@@ -138,11 +178,11 @@ type twin interface {
 	refundAt(nowMicros int64, r reply, units int64) int64
 }
 
-// isOurs says whether a plan is one of this package's, by value: a pointer may be nil or change, and a struct that embeds a
-// plan need not be comparable.
+// isOurs says whether a plan is one of this package's, by value: a pointer may be nil or change, and so may what embeds a
+// plan.
 func isOurs(plan Plan) bool {
 	switch plan.(type) {
-	case FixedWindow, SlidingWindow, SlidingLog, TokenBucket, GCRA:
+	case FixedWindow, SlidingWindow, SlidingLog, TokenBucket, GCRA, MultiPlan:
 		return true
 	default:
 		return false
@@ -161,8 +201,14 @@ func prepare(plan Plan) (*preparedPlan, error) {
 	if err != nil {
 		return nil, err
 	}
+	if p.parts != nil {
+		return p, nil
+	}
+	p.argsOfOne = append([]any{p.kind[:2]}, p.args...)
 	if p.unit == 0 {
 		p.unit = 1
+	} else {
+		p.argsOfOne = append(p.argsOfOne, p.unit)
 	}
 	p.costOfOne = p.unit
 	return p, nil
@@ -178,6 +224,9 @@ type planCache struct {
 const maxCachedPlans = 1024
 
 func (c *planCache) prepare(plan Plan) (*preparedPlan, error) {
+	if all, isMulti := plan.(MultiPlan); isMulti {
+		return all.prepareEach(c.prepare)
+	}
 	if isOurs(plan) { // comparable, so that the lookup cannot panic
 		c.mu.RLock()
 		p := c.prepared[plan]
@@ -214,11 +263,12 @@ func (c *planCache) prepare(plan Plan) (*preparedPlan, error) {
 //	sliding-log 60/2h                    60 units in any two hours
 //	token-bucket 1/2s burst 5            refilled at 1 unit per 2 s, at most 5
 //	gcra 1/2s burst 5                    the same, kept as a single moment
+//	a: gcra 10/s burst 9 + b: gcra 1/s burst 9 per-tag   a MultiPlan of plans a and b, b for the hash tag
 //
 // Words are separated by spaces. The error is a *[ParseError] that points at the word it does not understand, or the
 // *[PlanError] of a plan that is well written and cannot be.
 func ParsePlan(s string) (Plan, error) {
-	p := planParser{input: s, words: splitWords(s)}
+	p := planParser{input: s, words: splitWords(s), end: len(s)}
 	plan := p.plan()
 	if p.err != nil {
 		return nil, p.err
@@ -233,6 +283,7 @@ func ParsePlan(s string) (Plan, error) {
 type planParser struct {
 	input string
 	words []wordAt
+	end   int // of the words, in the input
 	err   error
 }
 
@@ -253,6 +304,14 @@ func splitWords(s string) []wordAt {
 }
 
 func (p *planParser) plan() Plan {
+	if len(p.words) > 0 && strings.HasSuffix(p.words[0].text, ":") {
+		return parseMultiPlan(p)
+	}
+	return p.single()
+}
+
+// single reads a plan that is not a MultiPlan.
+func (p *planParser) single() Plan {
 	const kinds = "want fixed-window, sliding-window, sliding-log, token-bucket or gcra"
 	kind, ok := p.next(kinds)
 	if !ok {
@@ -285,7 +344,7 @@ func (p *planParser) next(wanted string) (wordAt, bool) {
 		return wordAt{}, false
 	}
 	if len(p.words) == 0 {
-		p.fail(wordAt{"", len(p.input)}, wanted)
+		p.fail(wordAt{"", p.end}, wanted)
 		return wordAt{}, false
 	}
 	word := p.words[0]

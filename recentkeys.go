@@ -16,21 +16,30 @@ type recentKeys struct {
 type recentKey struct {
 	plan   *preparedPlan
 	key    string
-	stored [1]any // a string
+	stored []any  // strings
+	one    [1]any // room for one
 }
 
 var keySeed = maphash.MakeSeed()
 
-// stored is where the state of a key under a plan lives: what keys.stored says.
+// stored is where the state of a key under a plan lives: what keys.stored says, and of each plan of a MultiPlan keys.storedFor.
 func (r *recentKeys) stored(keys keySpace, plan *preparedPlan, key string) []any {
 	place := &r.places[maphash.String(keySeed, key)%uint64(len(r.places))]
 	if k := place.Load(); k != nil && k.plan == plan && k.key == key {
-		return k.stored[:]
+		return k.stored
 	}
-	stored := keys.stored(plan, key)
-	k := &recentKey{plan: plan, key: inside(stored, key), stored: [1]any{stored}}
+	k := &recentKey{plan: plan}
+	if plan.parts == nil {
+		stored := keys.stored(plan, key)
+		k.key, k.stored = inside(stored, key), append(k.one[:0], stored)
+	} else {
+		k.key = strings.Clone(key)
+		for _, one := range plan.parts {
+			k.stored = append(k.stored, keys.storedFor(one, key))
+		}
+	}
 	place.Store(k)
-	return k.stored[:]
+	return k.stored
 }
 
 // inside is a key as a part of the stored one, which is kept anyway, where it was not escaped: the caller's may be a part of

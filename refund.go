@@ -36,7 +36,7 @@ func (l *Limiter) Refund(ctx context.Context, d Decision) error {
 	case r.limiter == nil || r.limiter.executor != l.executor || r.limiter.keys != l.keys:
 		return l.named(ErrForeignDecision)
 	}
-	lead := r.plan.taken(replyOf(r.answer), r.units)
+	lead := r.plan.takenBy(r.answer, r.units)
 	_, err := l.executor.call(ctx, l.config.timeout, r.plan.refund, r.keys, lead, r.plan.argsRefund)
 	return l.named(err)
 }

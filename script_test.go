@@ -19,7 +19,7 @@ var (
 	continued  = regexp.MustCompile(`\n--  +`)
 	redisCall  = regexp.MustCompile(`redis\.call\('([A-Z]+)'`)
 	anyCall    = regexp.MustCompile(`redis\.p?call\(`)
-	replyTable = regexp.MustCompile(`(?m)^return (?:\{ (.*) \}|([^{}]*))$`)
+	replyTable = regexp.MustCompile(`(?m)^return \{ (.*) \}$`)
 	comment    = regexp.MustCompile(`(?m)--.*$`)
 )
 
@@ -33,6 +33,11 @@ func TestScriptHeaders(t *testing.T) {
 		"tokenbucket":   ration.TokenBucket{Rate: ration.PerSecond(1), Burst: 1},
 		"gcra":          ration.GCRA{Rate: ration.PerSecond(1), Burst: 1},
 	}
+	var all ration.MultiPlan
+	for name, plan := range plans {
+		all = append(all, ration.NamedPlan{Name: name, Plan: plan})
+	}
+	plans["multiplan"] = all
 	scripts := ration.Scripts()
 	require.Len(t, scripts, 3*len(plans)+1)
 	for _, s := range scripts {
@@ -45,20 +50,26 @@ func TestScriptHeaders(t *testing.T) {
 			}
 			code := comment.ReplaceAllString(s.Source, "")
 
-			require.Equal(t, "key", header["KEYS"])
-			require.NotContains(t, code, "KEYS[2]")
 			require.NotEmpty(t, header["Cost"])
-
 			name, verb, _ := strings.Cut(s.Name, "_")
-			arguments, err := ration.ScriptArguments(plans[name], verb)
-			require.NoError(t, err)
-			require.Len(t, strings.Split(header["ARGV"], "; "), arguments, "ARGV")
+			if name == "multiplan" {
+				require.Equal(t, "key of each plan", header["KEYS"])
+				require.Contains(t, header["ARGV"], "of each plan its kind, and ")
+				require.Contains(t, header["Reply"], "of each plan what its own script replies")
+				require.Zero(t, s.Fields)
+			} else {
+				require.Equal(t, "key", header["KEYS"])
+				require.NotContains(t, code, "KEYS[2]")
+				arguments, err := ration.ScriptArguments(plans[name], verb)
+				require.NoError(t, err)
+				require.Len(t, strings.Split(header["ARGV"], "; "), arguments, "ARGV")
 
-			fields := strings.Split(header["Reply"], "; ")
-			require.Len(t, fields, s.Fields)
-			returned := replyTable.FindStringSubmatch(s.Source)
-			require.NotNil(t, returned, "integers are returned")
-			require.Len(t, splitList(returned[1]+returned[2]+"}"), len(fields), "Reply")
+				fields := strings.Split(header["Reply"], "; ")
+				require.Len(t, fields, s.Fields)
+				returned := replyTable.FindStringSubmatch(s.Source)
+				require.NotNil(t, returned, "integers are returned")
+				require.Len(t, splitList(returned[1]+"}"), len(fields), "Reply")
+			}
 
 			var used []string
 			for _, match := range redisCall.FindAllStringSubmatch(code, -1) {
@@ -86,7 +97,7 @@ func TestScriptHeaders(t *testing.T) {
 
 // text are the expressions that may be arguments of a command: none is a number. (plan is an argument as it came, arrival what was
 // stored or whole made; moment, from, upTo and refundsFrom are what whole made, added, merged and member what entry made.)
-var text = regexp.MustCompile(`^(key|'[\w+-]+'|whole\(.*\)|granted == 1 and ARGV\[1\] or whole\(units\)|entry\(.*\)|plan|arrival|moment|from|upTo|refundsFrom|added|merged|member|oldest\[1\])$`)
+var text = regexp.MustCompile(`^(key|'[\w+-]+'|whole\(.*\)|granted == 1 and ARGV\[1\] or whole\(units\)|entry\(.*\)|plan|arrival|counted|moment|from|upTo|refundsFrom|added|merged|member|oldest\[1\])$`)
 
 // reads says whether a command only reads.
 func reads(command string) bool {

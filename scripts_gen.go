@@ -7,7 +7,7 @@ import _ "embed"
 //go:embed scripts/fixedwindow_peek.lua
 var fixedWindowPeekSource string
 
-var fixedWindowPeek = script{name: "fixedwindow_peek", source: &fixedWindowPeekSource, digest: "1a250e1a1e026682de33e65696bd364c6c1ee0e1", fields: 3}
+var fixedWindowPeek = script{name: "fixedwindow_peek", source: &fixedWindowPeekSource, digest: "62fd08201aa8cd04dec63b2f7ef9c8aa6379dae5", fields: 3}
 
 //go:embed scripts/fixedwindow_refund.lua
 var fixedWindowRefundSource string
@@ -17,7 +17,7 @@ var fixedWindowRefund = script{name: "fixedwindow_refund", source: &fixedWindowR
 //go:embed scripts/fixedwindow_take.lua
 var fixedWindowTakeSource string
 
-var fixedWindowTake = script{name: "fixedwindow_take", source: &fixedWindowTakeSource, digest: "75646fa7713a5a12044e143aa4524f989ae1a71e", fields: 4}
+var fixedWindowTake = script{name: "fixedwindow_take", source: &fixedWindowTakeSource, digest: "5e38b89e893f1ab08f7c865ad22211d54b5e48cc", fields: 4}
 
 //go:embed scripts/gcra_one.lua
 var gcraOneSource string
@@ -32,27 +32,42 @@ var gcraPeek = script{name: "gcra_peek", source: &gcraPeekSource, digest: "05d92
 //go:embed scripts/gcra_refund.lua
 var gcraRefundSource string
 
-var gcraRefund = script{name: "gcra_refund", source: &gcraRefundSource, digest: "c27278b3e03d20bf026201aaf4eb678beb4a5f3f", fields: 1}
+var gcraRefund = script{name: "gcra_refund", source: &gcraRefundSource, digest: "7410ad4c3f9442ad97caf60584178ae044d596f4", fields: 1}
 
 //go:embed scripts/gcra_take.lua
 var gcraTakeSource string
 
 var gcraTake = script{name: "gcra_take", source: &gcraTakeSource, digest: "f0b0862effe08959929ec216a464811f7840f996", fields: 3}
 
+//go:embed scripts/multiplan_peek.lua
+var multiPlanPeekSource string
+
+var multiPlanPeek = script{name: "multiplan_peek", source: &multiPlanPeekSource, digest: "f95b83ae79504a568646ecc2c685527f2c4e1dc0", fields: 0}
+
+//go:embed scripts/multiplan_refund.lua
+var multiPlanRefundSource string
+
+var multiPlanRefund = script{name: "multiplan_refund", source: &multiPlanRefundSource, digest: "9b15a9e440e55f090fd02e8d7a11c102bb6dd532", fields: 0}
+
+//go:embed scripts/multiplan_take.lua
+var multiPlanTakeSource string
+
+var multiPlanTake = script{name: "multiplan_take", source: &multiPlanTakeSource, digest: "2c7ef21f7d2641b3def4ebc92b323824a95d14ee", fields: 0}
+
 //go:embed scripts/slidinglog_peek.lua
 var slidingLogPeekSource string
 
-var slidingLogPeek = script{name: "slidinglog_peek", source: &slidingLogPeekSource, digest: "73e500f5447efd07523ac9e42c24634b66814798", fields: 4}
+var slidingLogPeek = script{name: "slidinglog_peek", source: &slidingLogPeekSource, digest: "b67c9dfcf770fb58b3e5916f0cda3719d9caaa5e", fields: 4}
 
 //go:embed scripts/slidinglog_refund.lua
 var slidingLogRefundSource string
 
-var slidingLogRefund = script{name: "slidinglog_refund", source: &slidingLogRefundSource, digest: "0fa82e3b1229467cc534ce6c4166d368814c5d38", fields: 1}
+var slidingLogRefund = script{name: "slidinglog_refund", source: &slidingLogRefundSource, digest: "ccc22e43e873ce8dd2c24b1016ef1bc7f4588b30", fields: 1}
 
 //go:embed scripts/slidinglog_take.lua
 var slidingLogTakeSource string
 
-var slidingLogTake = script{name: "slidinglog_take", source: &slidingLogTakeSource, digest: "a8d0a3e6f4755e336ac50a9a9838d65afabc23b1", fields: 6}
+var slidingLogTake = script{name: "slidinglog_take", source: &slidingLogTakeSource, digest: "7509211d990dbc48ac835452f430abe41ff270dd", fields: 6}
 
 //go:embed scripts/slidingwindow_peek.lua
 var slidingWindowPeekSource string
@@ -67,7 +82,7 @@ var slidingWindowRefund = script{name: "slidingwindow_refund", source: &slidingW
 //go:embed scripts/slidingwindow_take.lua
 var slidingWindowTakeSource string
 
-var slidingWindowTake = script{name: "slidingwindow_take", source: &slidingWindowTakeSource, digest: "4d6a4d5b8806793ba7dfa38bf0ed7c8223eca92e", fields: 4}
+var slidingWindowTake = script{name: "slidingwindow_take", source: &slidingWindowTakeSource, digest: "60f795fb9837800aeb7283f3545e0178d64e4d2f", fields: 4}
 
 //go:embed scripts/tokenbucket_peek.lua
 var tokenBucketPeekSource string

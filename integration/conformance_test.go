@@ -22,7 +22,10 @@ func TestConformance(t *testing.T) {
 	onEachImage(t, func(t *testing.T, image string) {
 		t.Parallel()
 		s, clock := startServerWithClock(t, image, conformance.T0)
-		conformance.Run(t, &serverBackend{redis: s.rdb, clock: clock, client: newClient(t, s.rdb)})
+		backend := &serverBackend{redis: s.rdb, clock: clock, client: newClient(t, s.rdb)}
+		conformance.Run(t, backend)
+		conformance.Run(t, conformance.InMultiPlan(backend))
+		conformance.RunMulti(t, backend)
 	})
 }
 
@@ -46,7 +49,10 @@ func TestConformanceOnCluster(t *testing.T) {
 	})
 	rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{s.addr}})
 	t.Cleanup(func() { _ = rdb.Close() })
-	conformance.Run(t, &serverBackend{redis: rdb, clock: clock, client: newClient(t, rdb)})
+	backend := &serverBackend{redis: rdb, clock: clock, client: newClient(t, rdb)}
+	conformance.Run(t, backend)
+	conformance.Run(t, conformance.InMultiPlan(backend))
+	conformance.RunMulti(t, backend)
 }
 
 // serverBackend decides on a real server, whose clock goes back too.

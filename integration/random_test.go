@@ -33,10 +33,12 @@ type randomBackend struct{ serverBackend }
 func (b *randomBackend) Limiter(t *testing.T, _ string, plan ration.Plan) conformance.Limiter {
 	t.Helper()
 	limiter := newLimiter(t, b.redis, plan)
-	if _, isGCRA := plan.(ration.GCRA); isGCRA {
-		return limiter // whose script for one request takes no count
+	switch plan.(type) {
+	case ration.GCRA, ration.MultiPlan:
+		return limiter // whose script for one request takes no count, or finds it elsewhere
+	default:
+		return countingLimiter{limiter}
 	}
-	return countingLimiter{limiter}
 }
 
 // countingLimiter decides several requests in one call of the take script, which nothing that is exported does.

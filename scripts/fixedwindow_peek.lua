@@ -6,9 +6,9 @@
 -- Uses:  GET PEXPIRETIME PTTL TIME
 local key, limit, window, mode = KEYS[1], ARGV[1] + 0, ARGV[2] + 0, ARGV[3]
 
--- Only windows on the grid of the clock need to know the time.
-local nowMillis = 0
-if mode == '1' then
+-- Only windows on the grid of the clock need to know the time ("clocked").
+local nowMillis, clocked = 0, mode == '1'
+if clocked then
   -- Now, in microseconds of the server's clock since 1970. Added as numbers: as text, "5" microseconds would
   -- need its leading zeros.
   local time = redis.call('TIME')
@@ -22,17 +22,17 @@ end
 --   window  ms
 --   mode    0: opens at the first grant; 1: on the grid of the server's clock; 2: as 0, and any refusal starts the
 --           window again; 3: as 2, but only when nothing at all was granted
--- Found: the units used, and the ms left until the open window ends; 0: no window is open. Redis still shows
--- a key in the millisecond in which it ends, with 0 ms left: that window is over. "mend" says that the stored
--- expiry is missing, or later than this plan allows, and has to be set to what is left. "longest" is how long
--- a window lasts that opens now.
+-- Found: the units used, and the ms left until the open window ends; 0: no window is open. Redis still
+-- shows a key in the millisecond in which it ends, with 0 ms left: that window is over. "mend" says that
+-- the stored expiry is missing, or later than this plan allows, and has to be set to what is left.
+-- "longest" is how long a window lasts that opens now.
 local used, left, mend, longest = 0, 0, false, window
 if mode == '1' then
   longest = window - nowMillis % window
 end
 local counted = redis.call('GET', key)
 if counted then
-  if mode == '1' then
+  if clocked then
     left = redis.call('PEXPIRETIME', key)
     if left >= 0 then
       left = math.max(left - nowMillis, 0)

@@ -7,9 +7,9 @@
 local key, cost, count = KEYS[1], ARGV[1] + 0, ARGV[2] == '1' and 1 or ARGV[2] + 0
 local limit, window, mode = ARGV[3] + 0, ARGV[4] + 0, ARGV[5]
 
--- Only windows on the grid of the clock need to know the time.
-local nowMillis = 0
-if mode == '1' then
+-- Only windows on the grid of the clock need to know the time ("clocked").
+local nowMillis, clocked = 0, mode == '1'
+if clocked then
   -- Now, in microseconds of the server's clock since 1970. Added as numbers: as text, "5" microseconds would
   -- need its leading zeros.
   local time = redis.call('TIME')
@@ -23,17 +23,17 @@ end
 --   window  ms
 --   mode    0: opens at the first grant; 1: on the grid of the server's clock; 2: as 0, and any refusal starts the
 --           window again; 3: as 2, but only when nothing at all was granted
--- Found: the units used, and the ms left until the open window ends; 0: no window is open. Redis still shows
--- a key in the millisecond in which it ends, with 0 ms left: that window is over. "mend" says that the stored
--- expiry is missing, or later than this plan allows, and has to be set to what is left. "longest" is how long
--- a window lasts that opens now.
+-- Found: the units used, and the ms left until the open window ends; 0: no window is open. Redis still
+-- shows a key in the millisecond in which it ends, with 0 ms left: that window is over. "mend" says that
+-- the stored expiry is missing, or later than this plan allows, and has to be set to what is left.
+-- "longest" is how long a window lasts that opens now.
 local used, left, mend, longest = 0, 0, false, window
 if mode == '1' then
   longest = window - nowMillis % window
 end
 local counted = redis.call('GET', key)
 if counted then
-  if mode == '1' then
+  if clocked then
     left = redis.call('PEXPIRETIME', key)
     if left >= 0 then
       left = math.max(left - nowMillis, 0)
@@ -79,7 +79,7 @@ if units > 0 then
   end
   if left > 0 then
     redis.call('INCRBY', key, added)
-  elseif mode == '1' then
+  elseif clocked then
     left = longest
     redis.call('SET', key, added, 'PXAT', whole(nowMillis + left))
   else
@@ -90,7 +90,7 @@ end
 if granted < count and left > 0 and (mode == '2' or mode == '3' and units == 0) then
   left, mend = window, true
 end
-if mend and mode == '1' then
+if mend and clocked then
   redis.call('PEXPIREAT', key, whole(nowMillis + left))
 elseif mend then
   redis.call('PEXPIRE', key, whole(left))
@@ -98,7 +98,7 @@ end
 
 -- When the window of a grant ends: the moment by which it is known again when units are given back.
 local closes = 0
-if units > 0 and mode == '1' then
+if units > 0 and clocked then
   closes = nowMillis + left
 elseif units > 0 then
   closes = redis.call('PEXPIRETIME', key)

@@ -24,9 +24,10 @@ local function entry(sumWith, added, form)
   return string.format(form or added == 1 and '%06d%06d' or '%06d%06d:%d', high, low, added)
 end
 
--- The grant is marked, and a refund is put where it belongs by its moment. Those of later grants are written
--- again with the greater sum; where they are more than 250 they become one with this, so that this does not
--- take long: what was given back of them is then forgotten earlier than they are, with the grant.
+-- The grant is marked, and a refund is put where it belongs by its moment. Those of later grants are
+-- written again with the greater sum; where they are more than 250 they become one with this, so that
+-- this does not take long: what was given back of them is then forgotten earlier than they are, with the
+-- grant.
 local back = 0
 local member = entry(sum, units)
 local score = redis.call('ZSCORE', key, member)
@@ -52,9 +53,9 @@ if score and score + 0 == taken then
     end
   end
   redis.call('ZADD', key, whole(at), entry(with, units, 'r%06d%06d:%d'))
-  for i = 1, #later, 2 do
-    local sumWith, ownUnits = string.sub(later[i], 2, 13) + back, string.sub(later[i], 15) + 0
-    redis.call('ZADD', key, whole(later[i + 1] + 0), entry(sumWith, ownUnits, 'r%06d%06d:%d'))
+  for j = 1, #later, 2 do
+    local sumWith, ownUnits = string.sub(later[j], 2, 13) + back, string.sub(later[j], 15) + 0
+    redis.call('ZADD', key, whole(later[j + 1] + 0), entry(sumWith, ownUnits, 'r%06d%06d:%d'))
   end
 end
 return { back }

@@ -24,16 +24,17 @@ end
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 
--- SlidingLog. Stored, a sorted set: a member for each grant, its score the moment of it in microseconds. The
--- member is the sum of all units granted up to and with it, modulo 10^11, after a digit 1 in eleven digits
--- (zeros in front would make it octal to some readers), and after a colon its own units where they are not
--- 1. So members differ whatever the rate, those of one moment are in the order of their grants, and what was
--- granted from one member to another is the difference of their sums: nothing is ever added up over the log.
--- (After 10^11 units the sums begin again; of two grants in one microsecond, one before and one after that,
--- the order would be lost, and the total with it.) Units given back are kept in the same way, behind the
--- grants: a member for each refund, "r" and the sum of all units given back up to and with it, in the order
--- of the grants that they were of, a colon and its own units. Its score is the moment of the grant plus
--- 2^52, so that it is out when the grant is. The grant has a dash for its colon then.
+-- SlidingLog. Stored, a sorted set: a member for each grant, its score the moment of it in microseconds.
+-- The member is the sum of all units granted up to and with it, modulo 10^11, after a digit 1 in eleven
+-- digits (zeros in front would make it octal to some readers), and after a colon its own units where they
+-- are not 1. So members differ whatever the rate, those of one moment are in the order of their grants,
+-- and what was granted from one member to another is the difference of their sums: nothing is ever added
+-- up over the log. (After 10^11 units the sums begin again; of two grants in one microsecond, one before
+-- and one after that, the order would be lost, and the total with it.) Units given back are kept in the
+-- same way, behind the grants: a member for each refund, "r" and the sum of all units given back up to
+-- and with it, in the order of the grants that they were of, a colon and its own units. Its score is the
+-- moment of the grant plus 2^52, so that it is out when the grant is. The grant has a dash for its colon
+-- then.
 --   limit   units
 --   window  us; a grant one window old is out
 -- Found: the total of the units in the window; the oldest member in it, its units, and the sum before it;
@@ -137,10 +138,10 @@ if units > 0 then
   end
   total, newest = total + units, now
 end
--- The key expires when its newest grant is out; later where this plan's window is longer than the one it was
--- set for, even if nothing was granted under it yet. A large log is kept for a second more: whoever comes
--- right then finds it out and lets Redis free it in the background, where one that has expired is freed
--- within the call.
+-- The key expires when its newest grant is out; later where this plan's window is longer than the one it
+-- was set for, even if nothing was granted under it yet. A large log is kept for a second more: whoever
+-- comes right then finds it out and lets Redis free it in the background, where one that has expired is
+-- freed within the call.
 local out = math.max(newest + window, now + 1)
 if total > 1000 then
   out = out + 1000000
@@ -163,7 +164,8 @@ if refused and lacking > 0 or refunds and total > 0 then
   local function outAfter(first)
     local last = oldest
     if refunds or first > oldestUnits then
-      local low, members = redis.call('ZRANK', key, oldest[1]), redis.call('ZCOUNT', key, '-inf', '4503599627370495')
+      local low = redis.call('ZRANK', key, oldest[1])
+      local members = redis.call('ZCOUNT', key, '-inf', '4503599627370495')
       local high = members - 1
       if not refunds then
         high = math.min(low + first, members) - 1

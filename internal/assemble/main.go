@@ -5,7 +5,8 @@
 //
 //   - scripts/OPERATION.lua: its text, with each part that it names by a line "--@ PART" in the place of that line; parts
 //     name parts likewise. A part is a run of statements and not a function: it reads and sets local variables, which its
-//     comment names, for a function costs Redis a tenth of a microsecond at each call of the script
+//     comment names, for a function costs Redis a tenth of a microsecond at each call of the script. What is named at the left
+//     margin is there for all that follows, and is not put in again where another part names it
 //   - scripts/SHA1SUMS: the digest by which Redis knows each script, as sha1sum writes and checks it
 //   - scripts_gen.go: the scripts embedded, with their digests as constants, so that nothing computes SHA-1 at run time
 //
@@ -35,7 +36,7 @@ type operation struct {
 	File   string // "fixedwindow_take"
 	Ident  string // "fixedWindowTake"
 	Digest string
-	Fields int // integers in the reply
+	Fields int // integers in the reply; 0: it depends on the call
 }
 
 // spelling gives the Go names of the words that make up a script's file name.
@@ -44,6 +45,7 @@ var spelling = map[string]string{
 	"slidingwindow": "slidingWindow",
 	"slidinglog":    "slidingLog",
 	"tokenbucket":   "tokenBucket",
+	"multiplan":     "multiPlan",
 	"gcra":          "gcra",
 	"take":          "Take",
 	"one":           "One",
@@ -93,11 +95,16 @@ func assemble(root string) error {
 		digest := fmt.Sprintf("%x", sha1.Sum(script)) //nolint:gosec // as above
 		fmt.Fprintf(&sums, "%s  %s.lua\n", digest, name)
 		plan, verb, _ := strings.Cut(name, "_")
+		header := replyHeader.FindString(string(script))
+		fields := strings.Count(header, ";") + 1
+		if strings.Contains(header, "of each plan") {
+			fields = 0
+		}
 		operations = append(operations, operation{
 			File:   name,
 			Ident:  spelling[plan] + spelling[verb],
 			Digest: digest,
-			Fields: strings.Count(replyHeader.FindString(string(script)), ";") + 1,
+			Fields: fields,
 		})
 	}
 	if err := os.WriteFile(filepath.Join(root, "scripts/SHA1SUMS"), sums.Bytes(), 0o644); err != nil {
@@ -116,16 +123,23 @@ func assemble(root string) error {
 
 // expand puts the parts that an operation names in the place of the lines that name them.
 func expand(root, name string) ([]byte, error) {
-	var script strings.Builder
-	if err := include(&script, root, name, ""); err != nil {
+	script := assembly{root: root, atMargin: make(map[string]bool)}
+	if err := script.include(name, ""); err != nil {
 		return nil, err
 	}
-	return []byte(script.String()), nil
+	return []byte(script.text.String()), nil
+}
+
+// assembly is a script in the making.
+type assembly struct {
+	root     string
+	text     strings.Builder
+	atMargin map[string]bool // the parts put in at the left margin
 }
 
 // include writes a part, indented, with those that it names. Parts at the left margin stand apart.
-func include(script *strings.Builder, root, part, indent string) error {
-	text, err := os.ReadFile(filepath.Join(root, "scripts/parts", part+".lua"))
+func (a *assembly) include(part, indent string) error {
+	text, err := os.ReadFile(filepath.Join(a.root, "scripts/parts", part+".lua"))
 	if err != nil {
 		return err
 	}
@@ -136,14 +150,18 @@ func include(script *strings.Builder, root, part, indent string) error {
 			if code != "\n" {
 				line = indent + line
 			}
-			script.WriteString(line)
+			a.text.WriteString(line)
+			continue
+		}
+		if a.atMargin[named] {
 			continue
 		}
 		deeper := indent + line[:len(line)-len(code)]
 		if deeper == "" {
-			script.WriteString("\n")
+			a.text.WriteString("\n")
+			a.atMargin[named] = true
 		}
-		if err := include(script, root, named, deeper); err != nil {
+		if err := a.include(named, deeper); err != nil {
 			return fmt.Errorf("%s.lua: %w", part, err)
 		}
 	}

@@ -83,26 +83,32 @@ func Run(t *testing.T, backend Backend) {
 			continue
 		}
 		ran++
-		t.Run(s.name+"/"+s.plan.String(), func(t *testing.T) {
-			n := fresh.Add(1)
-			backend.SetTime(T0.Add(s.steps[0].at))
-			r := &run{
-				T:       t,
-				backend: backend,
-				limiter: backend.Limiter(t, fmt.Sprintf("scenario-%d-%d", time.Now().UnixNano(), n), s.plan),
-				key:     fmt.Sprintf("key-%d", n),
-			}
-			for _, step := range s.steps {
-				r.at = step.at
-				backend.SetTime(T0.Add(step.at))
-				step.do(r)
-			}
-		})
+		t.Run(s.name+"/"+s.plan.String(), func(t *testing.T) { runScenario(t, backend, s) })
 	}
 	require.NotZero(t, ran)
 }
 
+func runScenario(t *testing.T, backend Backend, s scenario) {
+	t.Helper()
+	n := fresh.Add(1)
+	backend.SetTime(T0.Add(s.steps[0].at))
+	r := &run{
+		T:       t,
+		backend: backend,
+		limiter: backend.Limiter(t, fmt.Sprintf("scenario-%d-%d", time.Now().UnixNano(), n), s.plan),
+		key:     fmt.Sprintf("key-%d", n),
+	}
+	for _, step := range s.steps {
+		r.at = step.at
+		backend.SetTime(T0.Add(step.at))
+		step.do(r)
+	}
+}
+
 func runs(backend Backend, s scenario) bool {
+	if _, wraps := backend.(inMulti); wraps && !inMultiToo(s.plan) {
+		return false
+	}
 	for _, step := range s.steps {
 		if step.stored && backend.Redis() == nil || step.stepsBack && !backend.StepsBack() {
 			return false
@@ -358,7 +364,13 @@ func (r *run) storedKey() string {
 // stored is what the scenario's key holds, and when it expires.
 func (r *run) stored() (value any, expires time.Duration) {
 	r.Helper()
-	rdb, key := r.backend.Redis(), r.storedKey()
+	return r.held(r.storedKey())
+}
+
+// held is what a key holds, and when it expires.
+func (r *run) held(key string) (value any, expires time.Duration) {
+	r.Helper()
+	rdb := r.backend.Redis()
 	kind, err := rdb.Type(r.Context(), key).Result()
 	require.NoError(r, err)
 	switch kind {

@@ -44,16 +44,18 @@ func RunRandom(t *testing.T, backend Backend, newTwin func(plan ration.Plan) (Tw
 	for _, kind := range []struct {
 		name string
 		draw func(t *rapid.T) ration.Plan
+		twin func(plan ration.Plan) (Twin, error)
 	}{
-		{"fixed-window", drawFixedWindow},
-		{"sliding-window", drawSlidingWindow},
-		{"sliding-log", drawSlidingLog},
-		{"token-bucket", func(t *rapid.T) ration.Plan { return drawTokenBucket(t) }},
-		{"gcra", drawGCRA},
+		{"fixed-window", drawFixedWindow, newTwin},
+		{"sliding-window", drawSlidingWindow, newTwin},
+		{"sliding-log", drawSlidingLog, newTwin},
+		{"token-bucket", drawBucket, newTwin},
+		{"gcra", drawGCRA, newTwin},
+		{"multi-plan", drawMultiPlan, nil},
 	} {
 		t.Run(kind.name, func(t *testing.T) {
 			rapid.Check(t, func(r *rapid.T) {
-				w := newWalk(t, r, backend, kind.draw(r), newTwin)
+				w := newWalk(t, r, backend, kind.draw(r), kind.twin)
 				defer w.cleanUp(r)
 				for range rapid.IntRange(1, 100).Draw(r, "operations") {
 					w.step(r, kind.draw)
@@ -112,7 +114,11 @@ func newWalk(t *testing.T, r *rapid.T, backend Backend, plan ration.Plan, newTwi
 	// A key may die while the clock is ahead, or not, when the server happens to look; and a plan that comes later may see
 	// more in a key than the one that it dies under. So where the clock steps back or the plan changes, keys live on. The
 	// end of a fixed window is the end of its key.
-	_, ends := plan.(ration.FixedWindow)
+	ends := hasFixedWindow(plan)
+	if _, isMulti := plan.(ration.MultiPlan); isMulti {
+		// Of its plans some would have to live on, and some not.
+		w.changes, w.steps = false, false
+	}
 	w.lives = ends || !w.steps && !w.changes
 	if _, isGCRA := plan.(ration.GCRA); isGCRA && w.changes {
 		// Each plan has a key of its own; and one that lived on while another plan was used would come round again.
@@ -136,7 +142,7 @@ func (w *walk) startTwin(r *rapid.T) {
 // pass lets time pass. Of windows whose end is that of a key, miniredis knows whole milliseconds only.
 func (w *walk) pass(d time.Duration) {
 	w.now = w.now.Add(d)
-	if _, ends := w.plan.(ration.FixedWindow); ends && !w.backend.StepsBack() {
+	if hasFixedWindow(w.plan) && !w.backend.StepsBack() {
 		w.now = w.now.Truncate(time.Millisecond)
 	}
 	w.backend.SetTime(w.now)
@@ -165,7 +171,7 @@ func (w *walk) step(r *rapid.T, draw func(*rapid.T) ration.Plan) {
 }
 
 func (w *walk) drawPause(r *rapid.T) time.Duration {
-	unit := scale(w.plan)
+	unit := w.drawScale(r)
 	pause := time.Duration(rapid.OneOf(
 		rapid.Just(int64(0)),
 		rapid.Int64Range(0, int64(unit)),
@@ -180,6 +186,23 @@ func (w *walk) drawPause(r *rapid.T) time.Duration {
 	}
 	far := rapid.OneOf(rapid.Just(int64(1)), rapid.Int64Range(1, min(2*limitOf(w.plan), 2000))).Draw(r, "far")
 	return -min(pause*time.Duration(far), w.now.Sub(T0.AddDate(-1, 0, 0)))
+}
+
+// drawScale is that of the plan, or of one of several.
+func (w *walk) drawScale(r *rapid.T) time.Duration {
+	if all, isMulti := w.plan.(ration.MultiPlan); isMulti {
+		return scale(rapid.SampledFrom(all).Draw(r, "scale of").Plan)
+	}
+	return scale(w.plan)
+}
+
+// hasFixedWindow says whether a plan is a FixedWindow, or has one.
+func hasFixedWindow(plan ration.Plan) bool {
+	if all, isMulti := plan.(ration.MultiPlan); isMulti {
+		return slices.ContainsFunc(all, func(one ration.NamedPlan) bool { return hasFixedWindow(one.Plan) })
+	}
+	_, isFixed := plan.(ration.FixedWindow)
+	return isFixed
 }
 
 func (w *walk) take(r *rapid.T) {
@@ -222,7 +245,7 @@ func (w *walk) take(r *rapid.T) {
 func readable(d ration.Decision) ration.Decision {
 	return ration.Decision{
 		Allowed: d.Allowed, Granted: d.Granted, Limit: d.Limit, Remaining: d.Remaining,
-		RetryAfter: d.RetryAfter, ResetAfter: d.ResetAfter, Source: d.Source, Plan: d.Plan,
+		RetryAfter: d.RetryAfter, ResetAfter: d.ResetAfter, Source: d.Source, Plan: d.Plan, Plans: d.Plans,
 	}
 }
 
@@ -253,7 +276,9 @@ func (w *walk) peek(r *rapid.T) {
 	}
 	got, err := w.limiter.Peek(r.Context(), w.key)
 	require.NoError(r, err)
-	want := w.expected(w.model.Take(w.now.UnixMicro(), model.Ask{Cost: 1, Count: 0}), model.Ask{Cost: 1})
+	answer := w.model.Take(w.now.UnixMicro(), model.Ask{Cost: 1, Count: 0})
+	answer.Grant = nil
+	want := w.expected(answer, model.Ask{Cost: 1})
 	want.Allowed = want.Remaining > 0
 	if want.Allowed {
 		want.RetryAfter = 0
@@ -278,7 +303,32 @@ func (w *walk) expected(a model.Answer, ask model.Ask) ration.Decision {
 	if !d.Allowed {
 		d.RetryAfter = time.Duration(a.RetryAfter) * time.Microsecond
 	}
+	if all, isMulti := w.plan.(ration.MultiPlan); isMulti {
+		expectEach(&d, all, a)
+	}
 	return d
+}
+
+// expectEach adds to a decision what it says of each plan, and which binds: that with the longest wait, else with the least
+// left in proportion, the first of those.
+func expectEach(d *ration.Decision, plans ration.MultiPlan, a model.Answer) {
+	var longest int64
+	var least *big.Rat
+	for i, one := range plans {
+		answer := a.Each[i]
+		d.Plans = append(d.Plans, ration.PlanDecision{
+			Name:       one.Name,
+			Plan:       one.Plan.String(),
+			Limit:      limitOf(one.Plan),
+			Remaining:  answer.Remaining,
+			RetryAfter: time.Duration(answer.RetryAfter) * time.Microsecond,
+			ResetAfter: time.Duration(answer.ResetAfter) * time.Microsecond,
+		})
+		left := big.NewRat(answer.Remaining, limitOf(one.Plan))
+		if i == 0 || answer.RetryAfter > longest || answer.RetryAfter == longest && left.Cmp(least) < 0 {
+			d.Plan, longest, least = one.Name, answer.RetryAfter, left
+		}
+	}
 }
 
 // lifetimes: what is stored lives at least until it no longer matters, and not for ever.
@@ -325,6 +375,12 @@ func limitOf(plan ration.Plan) int64 {
 		return p.Burst
 	case ration.GCRA:
 		return p.Burst
+	case ration.MultiPlan:
+		least := limitOf(p[0].Plan)
+		for _, one := range p {
+			least = min(least, limitOf(one.Plan))
+		}
+		return least
 	default:
 		panic("unknown plan " + plan.String())
 	}
@@ -391,6 +447,22 @@ func drawTokenBucket(r *rapid.T) ration.TokenBucket {
 		}
 	}).Filter(isExact)
 	return ration.TokenBucket{Rate: rate.Draw(r, "rate"), Burst: drawLimit(r)}
+}
+
+func drawBucket(r *rapid.T) ration.Plan { return drawTokenBucket(r) }
+
+// drawMultiPlan draws a few plans of any kind that may be in a MultiPlan.
+func drawMultiPlan(r *rapid.T) ration.Plan {
+	fixed := func(r *rapid.T) ration.Plan {
+		return ration.FixedWindow{Limit: drawLimit(r), Window: drawLength(r), Aligned: rapid.Bool().Draw(r, "aligned")}
+	}
+	kinds := []func(*rapid.T) ration.Plan{fixed, drawSlidingWindow, drawSlidingLog, drawBucket, drawGCRA}
+	var all ration.MultiPlan
+	for i := range rapid.IntRange(1, 4).Draw(r, "plans") {
+		plan := kinds[rapid.IntRange(0, len(kinds)-1).Draw(r, "kind")](r)
+		all = append(all, ration.NamedPlan{Name: string(rune('a' + i)), Plan: plan})
+	}
+	return all
 }
 
 // isExact says whether a rate is counted as it is, and not as the nearest one below: num/den units a microsecond, in lowest

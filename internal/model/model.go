@@ -22,7 +22,8 @@ type Answer struct {
 	Remaining  int64
 	RetryAfter int64 // of a request that was denied
 	ResetAfter int64
-	Grant      Grant // nil: no unit was granted
+	Grant      Grant    // nil: no unit was granted
+	Each       []Answer // of each plan of a MultiPlan
 }
 
 // Grant is what a model knows a grant by, to give it back.
@@ -51,6 +52,8 @@ func New(plan ration.Plan) Model {
 		return &slidingLog{plan: p}
 	case ration.TokenBucket:
 		return &bucket{plan: p}
+	case ration.MultiPlan:
+		return newMulti(p)
 	case ration.GCRA:
 		return &gcra{plan: p, full: make(map[string]*big.Rat)}
 	default:

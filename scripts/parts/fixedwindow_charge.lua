@@ -6,7 +6,7 @@ if units > 0 then
   end
   if left > 0 then
     redis.call('INCRBY', key, added)
-  elseif mode == '1' then
+  elseif clocked then
     left = longest
     redis.call('SET', key, added, 'PXAT', whole(nowMillis + left))
   else
@@ -17,7 +17,7 @@ end
 if granted < count and left > 0 and (mode == '2' or mode == '3' and units == 0) then
   left, mend = window, true
 end
-if mend and mode == '1' then
+if mend and clocked then
   redis.call('PEXPIREAT', key, whole(nowMillis + left))
 elseif mend then
   redis.call('PEXPIRE', key, whole(left))

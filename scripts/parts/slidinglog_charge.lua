@@ -49,10 +49,10 @@ if units > 0 then
   end
   total, newest = total + units, now
 end
--- The key expires when its newest grant is out; later where this plan's window is longer than the one it was
--- set for, even if nothing was granted under it yet. A large log is kept for a second more: whoever comes
--- right then finds it out and lets Redis free it in the background, where one that has expired is freed
--- within the call.
+-- The key expires when its newest grant is out; later where this plan's window is longer than the one it
+-- was set for, even if nothing was granted under it yet. A large log is kept for a second more: whoever
+-- comes right then finds it out and lets Redis free it in the background, where one that has expired is
+-- freed within the call.
 local out = math.max(newest + window, now + 1)
 if total > 1000 then
   out = out + 1000000

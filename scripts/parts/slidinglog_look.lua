@@ -1,13 +1,14 @@
--- SlidingLog. Stored, a sorted set: a member for each grant, its score the moment of it in microseconds. The
--- member is the sum of all units granted up to and with it, modulo 10^11, after a digit 1 in eleven digits
--- (zeros in front would make it octal to some readers), and after a colon its own units where they are not
--- 1. So members differ whatever the rate, those of one moment are in the order of their grants, and what was
--- granted from one member to another is the difference of their sums: nothing is ever added up over the log.
--- (After 10^11 units the sums begin again; of two grants in one microsecond, one before and one after that,
--- the order would be lost, and the total with it.) Units given back are kept in the same way, behind the
--- grants: a member for each refund, "r" and the sum of all units given back up to and with it, in the order
--- of the grants that they were of, a colon and its own units. Its score is the moment of the grant plus
--- 2^52, so that it is out when the grant is. The grant has a dash for its colon then.
+-- SlidingLog. Stored, a sorted set: a member for each grant, its score the moment of it in microseconds.
+-- The member is the sum of all units granted up to and with it, modulo 10^11, after a digit 1 in eleven
+-- digits (zeros in front would make it octal to some readers), and after a colon its own units where they
+-- are not 1. So members differ whatever the rate, those of one moment are in the order of their grants,
+-- and what was granted from one member to another is the difference of their sums: nothing is ever added
+-- up over the log. (After 10^11 units the sums begin again; of two grants in one microsecond, one before
+-- and one after that, the order would be lost, and the total with it.) Units given back are kept in the
+-- same way, behind the grants: a member for each refund, "r" and the sum of all units given back up to
+-- and with it, in the order of the grants that they were of, a colon and its own units. Its score is the
+-- moment of the grant plus 2^52, so that it is out when the grant is. The grant has a dash for its colon
+-- then.
 --   limit   units
 --   window  us; a grant one window old is out
 -- Found: the total of the units in the window; the oldest member in it, its units, and the sum before it;

@@ -5,7 +5,8 @@
 local function outAfter(first)
   local last = oldest
   if refunds or first > oldestUnits then
-    local low, members = redis.call('ZRANK', key, oldest[1]), redis.call('ZCOUNT', key, '-inf', '4503599627370495')
+    local low = redis.call('ZRANK', key, oldest[1])
+    local members = redis.call('ZCOUNT', key, '-inf', '4503599627370495')
     local high = members - 1
     if not refunds then
       high = math.min(low + first, members) - 1

@@ -6,7 +6,8 @@ if write or state ~= 0 and now % 64 == 0 and redis.call('PTTL', key) == -1 then
   --@ whole
   local anew = write and state ~= 1
   if anew then
-    redis.call('HSET', key, 'i', whole(index), 'p', whole(previous), 'c', whole(current + units), 'w', whole(window))
+    local counted = whole(current + units)
+    redis.call('HSET', key, 'i', whole(index), 'p', whole(previous), 'c', counted, 'w', whole(window))
   elseif write then
     redis.call('HINCRBY', key, 'c', granted == 1 and ARGV[1] or whole(units))
   end

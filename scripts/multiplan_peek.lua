@@ -1,0 +1,359 @@
+-- multiplan_peek.lua: what a take would find under each of several plans. Writes nothing.
+-- KEYS:  key of each plan
+-- ARGV:  of each plan its kind, and its numbers
+-- Reply: granted requests, always 0; of each plan what its own script replies behind that
+-- Cost:  that of each plan
+-- Uses:  GET HMGET PEXPIRETIME PTTL TIME ZCOUNT ZRANGE ZRANGEBYSCORE ZRANK ZREVRANGEBYSCORE
+
+-- whole(integer): a whole number as text with all its digits. A number handed to a command as it is may be
+-- written as 1e+15, or cut to 14 digits by tostring and "..". In halves, for %d reads 32 bits where that is
+-- what a C long has.
+local function whole(integer)
+  if integer < 1000000000 then
+    return string.format('%d', integer)
+  end
+  return string.format('%d%09d', (integer - integer % 1000000000) / 1000000000, integer % 1000000000)
+end
+
+-- Now, in microseconds of the server's clock since 1970. Added as numbers: as text, "5" microseconds would
+-- need its leading zeros.
+local time = redis.call('TIME')
+local now = time[1] * 1000000 + time[2]
+local nowMillis = (now - now % 1000) / 1000
+local reply, arg = { 0 }, 1
+for i = 1, #KEYS do
+  local key, kind, filled = KEYS[i], ARGV[arg], #reply
+  if kind == 'fw' then
+    local limit, window, mode, clocked = ARGV[arg + 1] + 0, ARGV[arg + 2] + 0, ARGV[arg + 3], true
+    arg = arg + 4
+    -- FixedWindow. Stored: a counter of the units granted in the open window; the key's expiry is the window's
+    -- end.
+    --   limit   units
+    --   window  ms
+    --   mode    0: opens at the first grant; 1: on the grid of the server's clock; 2: as 0, and any refusal starts the
+    --           window again; 3: as 2, but only when nothing at all was granted
+    -- Found: the units used, and the ms left until the open window ends; 0: no window is open. Redis still
+    -- shows a key in the millisecond in which it ends, with 0 ms left: that window is over. "mend" says that
+    -- the stored expiry is missing, or later than this plan allows, and has to be set to what is left.
+    -- "longest" is how long a window lasts that opens now.
+    local used, left, mend, longest = 0, 0, false, window
+    if mode == '1' then
+      longest = window - nowMillis % window
+    end
+    local counted = redis.call('GET', key)
+    if counted then
+      if clocked then
+        left = redis.call('PEXPIRETIME', key)
+        if left >= 0 then
+          left = math.max(left - nowMillis, 0)
+        end
+      else
+        left = redis.call('PTTL', key)
+      end
+      if left < 0 or left > longest then
+        left, mend = longest, true
+      end
+      if left > 0 then
+        used = counted + 0
+      end
+    end
+    local room = limit - used
+    if room < 0 then
+      room = 0
+    end
+    reply[filled + 1], reply[filled + 2] = room, left
+  elseif kind == 'sw' then
+    local limit, window = ARGV[arg + 1] + 0, ARGV[arg + 2] + 0
+    arg = arg + 3
+    -- SlidingWindow. Windows are counted from 1970, one after the other. Stored, a hash: i the index of the
+    -- window that was open last; p and c the units granted in the window before it and in it; w the length of
+    -- those windows.
+    --   limit   units
+    --   window  us
+    -- Found: the index of the open window and how long it has been open; the units granted in the previous one
+    -- and in this; the weight of the previous one, rounded up: its units in proportion to the part of it that a
+    -- window which ends now still covers; and the state of what is stored: 0 nothing, 1 the counts of the open
+    -- window, 2 those of an earlier one, 3 something to be stored anew. That is so where the clock stepped back
+    -- behind the stored window: then all that was counted, up to the limit, counts in the open one. And where
+    -- the windows had another length: then what was counted in the open one counts in that of the new length,
+    -- and what the one before weighs now it weighs there too, to lose it by the end of that (or counts there,
+    -- where the number that weighs so much would leave 2^52).
+    local previous, current, state, length = 0, 0, 0, window
+    local h = redis.call('HMGET', key, 'i', 'p', 'c', 'w')
+    if h[1] then
+      length = h[4] + 0
+    end
+    local elapsed = now % length
+    local index = (now - elapsed) / length
+    if h[1] then
+      local behind = index - h[1]
+      state = 2
+      if behind == 0 then
+        previous, current, state = h[2] + 0, h[3] + 0, 1
+      elseif behind == 1 then
+        previous = h[3] + 0
+      elseif behind < 0 then
+        current, state = math.max(math.min(h[2] + h[3], limit), h[3] + 0), 3
+      end
+    end
+    local weight = previous
+    if elapsed > 0 and previous > 0 then
+      local product = previous * (length - elapsed)
+      if product <= 4503599627370496 then
+        weight = (product + -product % length) / length
+      else
+        -- rescale(x, from, to): x * to / from rounded down, for 0 <= x < from, and whether that lost anything. Digit
+        -- by binary digit of `to`, since the product may leave 2^53.
+        local function rescale(x, from, to)
+          local scaled, rest, bit = 0, 0, 4503599627370496
+          for _ = 1, 53 do
+            scaled, rest = scaled * 2, rest * 2
+            if rest >= from then
+              scaled, rest = scaled + 1, rest - from
+            end
+            if to >= bit then
+              to, rest = to - bit, rest + x
+              if rest >= from then
+                scaled, rest = scaled + 1, rest - from
+              end
+            end
+            bit = bit / 2
+          end
+          return scaled, rest > 0
+        end
+        local up
+        weight, up = rescale(length - elapsed, length, previous)
+        if up then
+          weight = weight + 1
+        end
+      end
+    end
+    if length ~= window then
+      elapsed, state = now % window, 3
+      index = (now - elapsed) / window
+      if weight > 0 then
+        -- rescale(x, from, to): x * to / from rounded down, for 0 <= x < from, and whether that lost anything. Digit
+        -- by binary digit of `to`, since the product may leave 2^53.
+        local function rescale(x, from, to)
+          local scaled, rest, bit = 0, 0, 4503599627370496
+          for _ = 1, 53 do
+            scaled, rest = scaled * 2, rest * 2
+            if rest >= from then
+              scaled, rest = scaled + 1, rest - from
+            end
+            if to >= bit then
+              to, rest = to - bit, rest + x
+              if rest >= from then
+                scaled, rest = scaled + 1, rest - from
+              end
+            end
+            bit = bit / 2
+          end
+          return scaled, rest > 0
+        end
+        local ahead = window - elapsed
+        local rest = window % ahead
+        previous = (window - rest) / ahead * weight + rescale(rest, ahead, weight)
+        if previous > 4503599627370496 then
+          previous, current, weight = 0, current + weight, 0
+        end
+      end
+    end
+    local remaining = limit - current - weight
+    reply[filled + 1], reply[filled + 2], reply[filled + 3] = remaining, previous, now
+  elseif kind == 'sl' then
+    local limit, window = ARGV[arg + 1] + 0, ARGV[arg + 2] + 0
+    arg = arg + 3
+    -- SlidingLog. Stored, a sorted set: a member for each grant, its score the moment of it in microseconds.
+    -- The member is the sum of all units granted up to and with it, modulo 10^11, after a digit 1 in eleven
+    -- digits (zeros in front would make it octal to some readers), and after a colon its own units where they
+    -- are not 1. So members differ whatever the rate, those of one moment are in the order of their grants,
+    -- and what was granted from one member to another is the difference of their sums: nothing is ever added
+    -- up over the log. (After 10^11 units the sums begin again; of two grants in one microsecond, one before
+    -- and one after that, the order would be lost, and the total with it.) Units given back are kept in the
+    -- same way, behind the grants: a member for each refund, "r" and the sum of all units given back up to
+    -- and with it, in the order of the grants that they were of, a colon and its own units. Its score is the
+    -- moment of the grant plus 2^52, so that it is out when the grant is. The grant has a dash for its colon
+    -- then.
+    --   limit   units
+    --   window  us; a grant one window old is out
+    -- Found: the total of the units in the window; the oldest member in it, its units, and the sum before it;
+    -- the sum and the moment of the newest member; whether the log has members that are out; whether it has
+    -- refunds, the units given back of grants in the window, the sum before those, and the least score of
+    -- theirs. Members ahead of the clock, which stepped back, count as of now.
+    local total, before, oldestUnits, sum, newest = 0, 0, 0, 0, 0
+    local refunds, refunded, refundedBefore, refundsFrom = false, 0, 0, ''
+    local oldest = redis.call('ZRANGE', key, '0', '0', 'WITHSCORES')
+    local stored = oldest[1] ~= nil
+    local trim = stored and oldest[2] + 0 <= now - window
+    if trim then
+      local from = whole(now - window + 1)
+      oldest = redis.call('ZRANGEBYSCORE', key, from, '4503599627370495', 'WITHSCORES', 'LIMIT', '0', '1')
+    end
+    local live = oldest[1] ~= nil
+    if live then
+      local last = redis.call('ZRANGE', key, '-1', '-1', 'WITHSCORES')
+      refunds = last[2] + 0 >= 4503599627370496
+      if refunds then
+        refundsFrom = whole(math.max(now - window + 1, 0) + 4503599627370496)
+        local first = redis.call('ZRANGEBYSCORE', key, refundsFrom, '+inf', 'LIMIT', '0', '1')[1]
+        if first then
+          refundedBefore = string.sub(first, 2, 13) - string.sub(first, 15)
+          refunded = (string.sub(last[1], 2, 13) - refundedBefore) % 100000000000
+        end
+        last = redis.call('ZREVRANGEBYSCORE', key, '4503599627370495', '-inf', 'WITHSCORES', 'LIMIT', '0', '1')
+      end
+      sum, newest = string.sub(last[1], 1, 12) + 0, last[2] + 0
+      oldestUnits = string.sub(oldest[1], 14)
+      oldestUnits = oldestUnits == '' and 1 or oldestUnits + 0
+      before = (string.sub(oldest[1], 1, 12) - oldestUnits) % 100000000000
+      total = (sum - before) % 100000000000 - refunded
+    end
+    local cost, refused = 1, true
+    -- How long it takes until a request of `cost` units fits, if it does not now ("refused"), and until all
+    -- units are out.
+    local retry, reset = 0, total > 0 and math.min(newest, now) + window - now or 0
+    local lacking = total + cost - limit
+    if refused and lacking > 0 or refunds and total > 0 then
+      -- outAfter(units): how long it takes until the members are out that hold the first so many units of the
+      -- total. Members have at least one unit each where none was given back, so that it is the units-th one at
+      -- the latest, and that one if all have one. Where some were, those of one moment are looked at together,
+      -- with what was given back of grants up to that.
+      local function outAfter(first)
+        local last = oldest
+        if refunds or first > oldestUnits then
+          local low = redis.call('ZRANK', key, oldest[1])
+          local members = redis.call('ZCOUNT', key, '-inf', '4503599627370495')
+          local high = members - 1
+          if not refunds then
+            high = math.min(low + first, members) - 1
+            low = total == members - low and high or low + 1
+          end
+          while low < high do
+            local middle = (low + high - (low + high) % 2) / 2
+            local probe = redis.call('ZRANGE', key, whole(middle), whole(middle), 'WITHSCORES')
+            local gone = 0
+            if refunds then
+              local upTo = whole(probe[2] + 4503599627370496)
+              local refund = redis.call('ZREVRANGEBYSCORE', key, upTo, refundsFrom, 'LIMIT', '0', '1')[1]
+              gone = refund and (string.sub(refund, 2, 13) - refundedBefore) % 100000000000 or 0
+              probe = redis.call('ZREVRANGEBYSCORE', key, whole(probe[2] + 0), '-inf', 'LIMIT', '0', '1')
+            end
+            if (string.sub(probe[1], 1, 12) - before) % 100000000000 - gone >= first then
+              high = middle
+            else
+              low = middle + 1
+            end
+          end
+          last = redis.call('ZRANGE', key, whole(low), whole(low), 'WITHSCORES')
+        end
+        return math.min(last[2] + 0, now) + window - now
+      end
+      if refused and lacking > 0 then
+        retry = outAfter(lacking)
+      end
+      if refunds and total > 0 then
+        reset = outAfter(total)
+      end
+    end
+    reply[filled + 1], reply[filled + 2], reply[filled + 3] = math.max(limit - total, 0), retry, reset
+  elseif kind == 'tb' then
+    local burst, n, d, plan = ARGV[arg + 1] + 0, ARGV[arg + 2] + 0, ARGV[arg + 3] + 0, ARGV[arg + 4]
+    arg = arg + 5
+    -- TokenBucket. Stored, a hash: l whole tokens; p the part of a token beyond them, in 1/d tokens, 0 <= p < d;
+    -- t the moment they were counted, in microseconds of the server's clock; b the plan they were counted under,
+    -- "burst n d". The numbers are whole, and none computed here leaves 2^53: the plan holds d * (n + 1) <= 2^52
+    -- and burst * d / n <= 2^52.
+    --   burst  tokens
+    --   n, d   the rate, n/d tokens a microsecond in lowest terms
+    --   plan   "burst n d"
+    -- Found: the level (tokens, part), the moment `at` up to which it is counted, and the state of what is
+    -- stored: 0 nothing, 1 counted under this plan, 2 counted under another. A clock behind the stored moment
+    -- refills nothing.
+    local tokens, part, at, state = burst, 0, now, 0
+    local h = redis.call('HMGET', key, 'l', 'p', 't', 'b')
+    if h[1] then
+      tokens, part, at, state = h[1] + 0, h[2] + 0, h[3] + 0, 1
+      local storedN, storedD = n, d
+      if h[4] ~= plan then
+        state = 2
+        storedN, storedD = string.match(h[4], ' (%d+) (%d+)$')
+        storedN, storedD = storedN + 0, storedD + 0
+      end
+      if now > at then
+        local rest = (now - at) % storedD
+        local turns = (now - at - rest) / storedD
+        part = part + rest * storedN
+        rest = part % storedD
+        tokens, part, at = tokens + turns * storedN + (part - rest) / storedD, rest, now
+      end
+      if state == 2 and storedD ~= d then
+        -- rescale(x, from, to): x * to / from rounded down, for 0 <= x < from, and whether that lost anything. Digit
+        -- by binary digit of `to`, since the product may leave 2^53.
+        local function rescale(x, from, to)
+          local scaled, rest, bit = 0, 0, 4503599627370496
+          for _ = 1, 53 do
+            scaled, rest = scaled * 2, rest * 2
+            if rest >= from then
+              scaled, rest = scaled + 1, rest - from
+            end
+            if to >= bit then
+              to, rest = to - bit, rest + x
+              if rest >= from then
+                scaled, rest = scaled + 1, rest - from
+              end
+            end
+            bit = bit / 2
+          end
+          return scaled, rest > 0
+        end
+        part = rescale(part, storedD, d)
+      end
+      if tokens >= burst then
+        tokens, part = burst, 0
+      end
+    end
+    -- How far the moment `at` is ahead of the clock, in microseconds; not further than it takes to fill the
+    -- level, rounded down, so that the bucket is full again within burst / rate.
+    local ahead = 0
+    if at > now then
+      local rest = tokens % n
+      local within = rest * d + part
+      ahead = math.min(at - now, (tokens - rest) / n * d + (within - within % n) / n)
+    end
+    reply[filled + 1], reply[filled + 2], reply[filled + 3] = tokens, part, ahead
+  else
+    local capacity, n = ARGV[arg + 1] + 0, ARGV[arg + 2] + 0
+    arg = arg + 4
+    -- 2^52, rounded down to a multiple of n.
+    local modulus = 4503599627370496 - 4503599627370496 % n
+    -- GCRA. Stored: when what was spent will be earned again (the theoretical arrival time of the ATM Forum's
+    -- cell rate algorithm), in units of 1/n microseconds modulo `modulus`; the key's expiry is that moment,
+    -- rounded up to a millisecond.
+    --   capacity  units: burst * d; one token is d units
+    --   n         of the rate, n/d tokens a microsecond in lowest terms
+    --   modulus   units: the greatest multiple of n up to 2^52; the plan holds capacity <= modulus / 4
+    -- Found: the units spent and not earned again yet, 0 <= spent <= capacity. Where the clock stepped back it is
+    -- all of the capacity, and "mend" says that it is to be stored. A key lives for up to a millisecond longer
+    -- than it matters, and a key whose expiry was taken away lives on: what it says is over, and looks as if it
+    -- were far ahead.
+    local turn = modulus / n
+    local clock = now % turn * n
+    local spent, mend = 0, false
+    local arrival = redis.call('GET', key)
+    if arrival then
+      spent = (arrival - clock) % modulus
+      if spent > capacity then
+        if spent > modulus / 4 * 3 and redis.call('PEXPIRETIME', key) <= now / 1000 + 1 then
+          spent = 0
+        else
+          spent, mend = capacity, true
+        end
+      elseif turn < 86400000000 and redis.call('PEXPIRETIME', key) > (now + spent / n) / 1000 + 2 then
+        spent, mend = capacity, true
+      end
+    end
+    reply[filled + 1] = spent
+  end
+end
+return reply
