@@ -76,10 +76,6 @@ func (c *Client) makeLimiter(name string, plan Plan, options []LimiterOption) (*
 	if c.isClosed() {
 		return nil, ErrClosed
 	}
-	prepared, err := prepare(plan)
-	if err != nil {
-		return nil, err
-	}
 	config := c.limiter
 	for _, o := range options {
 		if o == nil {
@@ -88,6 +84,10 @@ func (c *Client) makeLimiter(name string, plan Plan, options []LimiterOption) (*
 		if err := o.applyToLimiter(&config); err != nil {
 			return nil, err
 		}
+	}
+	prepared, err := prepareInShards(plan, config.shards)
+	if err != nil {
+		return nil, err
 	}
 	if err := c.register(name, prepared.text); err != nil {
 		return nil, err
@@ -106,6 +106,7 @@ func (c *Client) bind(name string, plan *preparedPlan, config limiterConfig) *Li
 		config:   config,
 		keys:     newKeySpace(c.prefix, name),
 		executor: c.executor,
+		plans:    planCache{shards: config.shards},
 	}
 }
 

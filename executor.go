@@ -60,9 +60,7 @@ func (e *executor) ping(ctx context.Context, timeout time.Duration) error {
 
 // do starts a command, of a script or a plain one, and waits for its answer, for the timeout and for ctx.
 func (e *executor) do(ctx context.Context, timeout time.Duration, s *script, cmd command) ([]int64, error) {
-	if ctx == nil {
-		ctx = context.Background()
-	}
+	ctx = orBackground(ctx)
 	c := e.calls.Get().(*call)
 	c.script, c.command = s, cmd
 	if err := ctx.Err(); err != nil {
@@ -107,6 +105,14 @@ func (e *executor) do(ctx context.Context, timeout time.Duration, s *script, cmd
 	<-c.done
 	answer := c.answer
 	return answer, e.recycle(c, c.err)
+}
+
+// orBackground is a context that is not nil.
+func orBackground(ctx context.Context) context.Context {
+	if ctx == nil {
+		return context.Background()
+	}
+	return ctx
 }
 
 // start runs a call in a goroutine, unless the executor is closed.

@@ -70,7 +70,7 @@ func (l *Limiter) TakeCount(ctx context.Context, key string, plan Plan, cost, co
 	if err != nil {
 		return Decision{}, err
 	}
-	return l.take(ctx, prepared, l.recent.stored(l.keys, prepared, key), prepared.args, cost, count)
+	return l.take(ctx, prepared, l.recent.stored(l.keys, prepared, key), false, cost, count)
 }
 
 // NewUnregistered makes a limiter that the client does not remember, for tests that make very many.
@@ -152,4 +152,26 @@ func AfterTake(plan Plan, answer []int64, cost, count int64) (Decision, error) {
 		return Decision{}, err
 	}
 	return prepared.afterTake(answer, cost, count)
+}
+
+// ShardKeys are where the shards of a limiter keep the state of a key.
+func (l *Limiter) ShardKeys(key string) []string {
+	var all []string
+	for _, shard := range l.plan.shards {
+		all = append(all, l.keys.stored(shard, key))
+	}
+	return all
+}
+
+// ShardsOf are the plans of n shards.
+func ShardsOf(plan Plan, n int) ([]Plan, error) {
+	p, err := prepareInShards(plan, n)
+	if err != nil {
+		return nil, err
+	}
+	var all []Plan
+	for _, shard := range p.shards {
+		all = append(all, shard.plan)
+	}
+	return all, nil
 }

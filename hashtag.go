@@ -118,7 +118,12 @@ var wrappedEscapes = strings.NewReplacer("%", "%25", "{", "%7B", "}", "%7D")
 
 // stored is where the state of a key lives. A key with a hash tag stays as it is and lives in the slot of its tag; any
 // other key is escaped and becomes its own hash tag. The two forms differ in a letter of the kind, so they never meet.
+//
+// A shard of a plan takes any key whole, escaped and with the name of the shard behind it, in a third form.
 func (s keySpace) stored(p *preparedPlan, key string) string {
+	if p.shard != "" {
+		return s.head + ":" + p.kind + "s" + p.numbers + ":{" + wrappedEscapes.Replace(key) + ":" + p.shard + "}"
+	}
 	if _, found := hashTag(key); found {
 		return s.head + ":" + p.kind + "t" + p.numbers + ":" + key
 	}

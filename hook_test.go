@@ -231,7 +231,7 @@ func TestGoexitInTheRedisClient(t *testing.T) {
 func TestHookThatSwallowsTheCall(t *testing.T) {
 	t.Parallel()
 	rdb := rationtest.New(t).NewRedis(t)
-	rdb.AddHook(swallow{})
+	rdb.AddHook(processHook(func(context.Context, redis.Cmder, redis.ProcessHook) error { return nil }))
 	client, err := ration.New(rdb, ration.WithTimeout(10*time.Second))
 	require.NoError(t, err)
 	t.Cleanup(client.Close)
@@ -248,15 +248,15 @@ func TestHookThatSwallowsTheCall(t *testing.T) {
 	}
 }
 
-// swallow is a hook that sends nothing and reports no error.
-type swallow struct{}
+// processHook is a hook that has to do with commands alone.
+type processHook func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error
 
-func (swallow) DialHook(next redis.DialHook) redis.DialHook { return next }
+func (processHook) DialHook(next redis.DialHook) redis.DialHook { return next }
 
-func (swallow) ProcessHook(redis.ProcessHook) redis.ProcessHook {
-	return func(context.Context, redis.Cmder) error { return nil }
+func (h processHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error { return h(ctx, cmd, next) }
 }
 
-func (swallow) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+func (processHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return next
 }

@@ -39,52 +39,55 @@ func (l *Limiter) AllowN(ctx context.Context, key string, n int64) (Decision, er
 // AllowUpTo takes as many units as there are, up to n: Decision.Granted. It is denied only where n is not 0 and there is
 // none. An n above what the plan can ever grant is no error.
 func (l *Limiter) AllowUpTo(ctx context.Context, key string, n int64) (Decision, error) {
-	plan, keys, err := l.check(Request{Key: key, Cost: min(n, 1)})
+	asked, err := l.check(Request{Key: key, Cost: min(n, 1)})
 	switch {
 	case err != nil:
 		return Decision{}, l.named(err)
 	case n == 0:
-		return l.take(ctx, plan, keys, plan.args, 0, 1)
+		return l.decide(ctx, asked, false, 0, 1)
 	default:
-		return l.take(ctx, plan, keys, plan.argsUpTo, 1, min(n, plan.limit))
+		return l.decide(ctx, asked, true, 1, min(n, asked.plan.limit))
 	}
 }
 
 // Take decides a request; Allow and AllowN are short for it. A Request whose Cost is not set is a look: it charges nothing,
 // and is always allowed.
 func (l *Limiter) Take(ctx context.Context, r Request) (Decision, error) {
-	plan, keys, err := l.check(r)
+	asked, err := l.check(r)
 	if err != nil {
 		return Decision{}, l.named(err)
 	}
-	return l.take(ctx, plan, keys, plan.args, r.Cost, 1)
+	return l.decide(ctx, asked, false, r.Cost, 1)
 }
 
 // Peek reports what a request for one unit would find now, and writes nothing: Allowed if a unit remains, Granted 0. After a
 // changed plan, or a clock that stepped back, its RetryAfter is what such a request would be told, and holds once one was
 // decided, which writes what changed: AllowN of 0 units will do. One round trip. The errors are those of a decision.
 func (l *Limiter) Peek(ctx context.Context, key string) (Decision, error) {
-	plan, keys, err := l.check(Request{Key: key})
-	if err != nil {
+	asked, err := l.check(Request{Key: key})
+	switch {
+	case err != nil:
 		return Decision{}, l.named(err)
+	case asked.plan.shards != nil:
+		return l.peekShards(ctx, asked.plan, asked.key)
+	default:
+		return l.peek(ctx, asked.plan, asked.keys)
 	}
-	answer, err := l.executor.call(ctx, l.config.timeout, plan.peek, keys, nil, plan.args)
-	if err != nil {
-		return Decision{}, l.named(err)
-	}
-	d, err := plan.afterPeek(answer)
-	return d, l.named(err)
 }
 
 // Reset forgets what was counted for a key under its plan of now: its next request finds it as good as new. Of a [MultiPlan] it
 // forgets what all plans counted for it, those whose scope is PerTag for all other keys of the tag too. One round trip; deletes
 // the key. The errors are those of a decision.
 func (l *Limiter) Reset(ctx context.Context, key string) error {
-	_, keys, err := l.check(Request{Key: key})
-	if err != nil {
+	asked, err := l.check(Request{Key: key})
+	switch {
+	case err != nil:
 		return l.named(err)
+	case asked.plan.shards != nil:
+		return l.resetShards(ctx, asked.plan, asked.key)
+	default:
+		return l.reset(ctx, asked.keys)
 	}
-	return l.named(l.executor.delete(ctx, l.config.timeout, keys...))
 }
 
 // named adds the limiter's name to an error. The end of ctx is passed on as it is.
@@ -95,31 +98,43 @@ func (l *Limiter) named(err error) error {
 	return &limiterError{l.name, err}
 }
 
-// check finds the mistakes in a request, before the network, and the plan that decides it, with the stored keys.
-func (l *Limiter) check(r Request) (*preparedPlan, []any, error) {
+// asked is what a request without mistakes comes to.
+type asked struct {
+	plan *preparedPlan
+	key  string // that is counted
+	keys []any  // where, stored; nil of a plan with shards
+}
+
+// check finds the mistakes in a request, before the network.
+func (l *Limiter) check(r Request) (asked, error) {
 	if l == nil || l.executor == nil {
-		return nil, nil, ErrClosed
+		return asked{}, ErrClosed
+	}
+	if l.config.keyFor != nil {
+		r.Key = l.config.keyFor(r.Key)
 	}
 	if len(r.Keys) == 0 {
 		if err := checkKey(r.Key); err != nil {
-			return nil, nil, err
+			return asked{}, err
 		}
 	}
 	if r.Cost < 0 {
-		return nil, nil, fmt.Errorf("%w: it is %d: must be 0 or more", ErrInvalidCost, r.Cost)
+		return asked{}, fmt.Errorf("%w: it is %d: must be 0 or more", ErrInvalidCost, r.Cost)
 	}
 	plan, err := l.planOf(r)
-	if err != nil {
-		return nil, nil, err
-	}
-	if r.Cost > plan.limit {
-		return nil, nil, plan.costError(r.Cost)
-	}
-	if len(r.Keys) > 0 {
+	switch {
+	case err != nil:
+		return asked{}, err
+	case r.Cost > plan.limit:
+		return asked{}, plan.costError(r.Cost)
+	case len(r.Keys) > 0:
 		keys, err := l.keys.storedApart(plan, r)
-		return plan, keys, err
+		return asked{plan, r.Key, keys}, err
+	case plan.shards != nil:
+		return asked{plan, r.Key, nil}, nil
+	default:
+		return asked{plan, r.Key, l.recent.stored(l.keys, plan, r.Key)}, nil
 	}
-	return plan, l.recent.stored(l.keys, plan, r.Key), nil
 }
 
 func (l *Limiter) planOf(r Request) (*preparedPlan, error) {
@@ -145,13 +160,25 @@ func (l *Limiter) planOf(r Request) (*preparedPlan, error) {
 	return plan, nil
 }
 
-// take decides `count` requests of `cost` units each, of which as many are granted as fit.
+// decide decides `count` requests of `cost` units each, of which as many are granted as fit. upTo says that they are one, which
+// takes what fits.
+func (l *Limiter) decide(ctx context.Context, a asked, upTo bool, cost, count int64) (Decision, error) {
+	if a.plan.shards != nil {
+		return l.decideAtShards(ctx, a.plan, a.key, upTo, cost, count)
+	}
+	return l.take(ctx, a.plan, a.keys, upTo, cost, count)
+}
+
+// take decides by the take script of a plan.
 func (l *Limiter) take(
-	ctx context.Context, plan *preparedPlan, keys, args []any, cost, count int64,
+	ctx context.Context, plan *preparedPlan, keys []any, upTo bool, cost, count int64,
 ) (Decision, error) {
-	script, lead := plan.take, []any{plan.cost(cost), count}
+	script, lead, args := plan.take, []any{plan.cost(cost), count}, plan.args
 	if plan.one != nil && count == 1 {
 		script, lead = plan.one, lead[:1]
+	}
+	if upTo {
+		args = plan.argsUpTo
 	}
 	answer, err := l.executor.call(ctx, l.config.timeout, script, keys, lead, args)
 	if err != nil {
@@ -162,7 +189,22 @@ func (l *Limiter) take(
 		return Decision{}, l.named(err)
 	}
 	if d.Granted > 0 {
-		d.receipt = receipt{l, plan, keys, d.Granted, answer}
+		d.receipt = receipt{limiter: l, plan: plan, keys: keys, units: d.Granted, answer: answer}
 	}
 	return d, nil
+}
+
+// peek looks by the peek script of a plan.
+func (l *Limiter) peek(ctx context.Context, plan *preparedPlan, keys []any) (Decision, error) {
+	answer, err := l.executor.call(ctx, l.config.timeout, plan.peek, keys, nil, plan.args)
+	if err != nil {
+		return Decision{}, l.named(err)
+	}
+	d, err := plan.afterPeek(answer)
+	return d, l.named(err)
+}
+
+// reset deletes what is stored.
+func (l *Limiter) reset(ctx context.Context, keys []any) error {
+	return l.named(l.executor.delete(ctx, l.config.timeout, keys...))
 }

@@ -30,6 +30,8 @@ type clientConfig struct {
 type limiterConfig struct {
 	timeout time.Duration
 	planFor func(key string) (Plan, bool)
+	keyFor  func(key string) string
+	shards  int
 }
 
 const (
@@ -95,6 +97,19 @@ func WithPlanFor(planFor func(key string) (Plan, bool)) LimiterOption {
 			return fmt.Errorf("%w: WithPlanFor: is nil", ErrInvalidOption)
 		}
 		c.planFor = planFor
+		return nil
+	})
+}
+
+// WithKeyFor has a limiter count a key under another one, for whom a quota is not by the key of the request: one limit over all
+// tenants has the same key for each. The function is called for every decision, by several goroutines at once. WithPlanFor is
+// asked for the key that it answers.
+func WithKeyFor(keyFor func(key string) string) LimiterOption {
+	return limiterOption(func(c *limiterConfig) error {
+		if keyFor == nil {
+			return fmt.Errorf("%w: WithKeyFor: is nil", ErrInvalidOption)
+		}
+		c.keyFor = keyFor
 		return nil
 	})
 }

@@ -43,6 +43,9 @@ type preparedPlan struct {
 	// argsOfOne are the plan's kind and numbers for the scripts of several plans.
 	argsOfOne []any
 	parts     []part // of a MultiPlan, which has no algorithm of its own
+	// shards are what a plan that is split decides by, and shard is the name of one of them.
+	shards []*preparedPlan
+	shard  string
 
 	algorithm
 }
@@ -214,9 +217,19 @@ func prepare(plan Plan) (*preparedPlan, error) {
 	return p, nil
 }
 
+// prepareInShards makes a plan ready, split into shards if they are more than one.
+func prepareInShards(plan Plan, shards int) (*preparedPlan, error) {
+	p, err := prepare(plan)
+	if err == nil && shards > 1 {
+		err = p.split(shards)
+	}
+	return p, err
+}
+
 // planCache keeps the prepared plans of the keys that have their own, so that a decision need not prepare one. A flood of
 // different plans cannot grow it: a full cache forgets some plan for each new one.
 type planCache struct {
+	shards   int // into which plans are split; 0 and 1: they are not
 	mu       sync.RWMutex
 	prepared map[Plan]*preparedPlan
 }
@@ -235,7 +248,7 @@ func (c *planCache) prepare(plan Plan) (*preparedPlan, error) {
 			return p, nil
 		}
 	}
-	p, err := prepare(plan)
+	p, err := prepareInShards(plan, c.shards)
 	if err != nil {
 		return nil, err
 	}

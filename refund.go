@@ -9,6 +9,13 @@ type receipt struct {
 	keys    []any   // stored
 	units   int64   // granted
 	answer  []int64 // of the take script
+
+	chained []Decision // of the limiters of a chain; the others are unset then
+}
+
+// sharesWith says whether two limiters count together.
+func (l *Limiter) sharesWith(other *Limiter) bool {
+	return l.executor == other.executor && l.keys == other.keys
 }
 
 // Refund gives back what a decision took: to the key and under the plan that it was decided by. A denied decision, and one of
@@ -33,7 +40,7 @@ func (l *Limiter) Refund(ctx context.Context, d Decision) error {
 	switch {
 	case d.Granted == 0:
 		return nil
-	case r.limiter == nil || r.limiter.executor != l.executor || r.limiter.keys != l.keys:
+	case r.limiter == nil || !r.limiter.sharesWith(l):
 		return l.named(ErrForeignDecision)
 	}
 	lead := r.plan.takenBy(r.answer, r.units)

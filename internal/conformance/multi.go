@@ -98,8 +98,11 @@ func RunMulti(t *testing.T, backend Backend) {
 	)
 
 	together("the longest wait", ration.MultiPlan{
-		{Name: "fixed", Plan: fixed(5, m)}, {Name: "sliding", Plan: sliding(5, m)}, {Name: "log", Plan: log(5, m)},
-		{Name: "bucket", Plan: bucket(per(1, 7*s), 5)}, {Name: "gcra", Plan: gcra(per(1, 11*s), 5)},
+		{Name: "fixed", Plan: fixed(5, m)},
+		{Name: "sliding", Plan: sliding(5, m)},
+		{Name: "log", Plan: log(5, m)},
+		{Name: "bucket", Plan: bucket(per(1, 7*s), 5)},
+		{Name: "gcra", Plan: gcra(per(1, 11*s), 5)},
 	},
 		allowAll(30*s, 5, "fixed", 0, 0, 0, 0, 0),
 		// Two units: the fixed window in 60 s, the sliding one when what weighs 5 weighs 3, 30 s and 24 s from now.
@@ -110,8 +113,11 @@ func RunMulti(t *testing.T, backend Backend) {
 	)
 
 	together("a refund of several plans", ration.MultiPlan{
-		{Name: "fixed", Plan: fixed(5, m)}, {Name: "sliding", Plan: sliding(5, m)}, {Name: "log", Plan: log(5, m)},
-		{Name: "bucket", Plan: bucket(per(1, 7*s), 5)}, {Name: "gcra", Plan: gcra(per(1, 11*s), 5)},
+		{Name: "fixed", Plan: fixed(5, m)},
+		{Name: "sliding", Plan: sliding(5, m)},
+		{Name: "log", Plan: log(5, m)},
+		{Name: "bucket", Plan: bucket(per(1, 7*s), 5)},
+		{Name: "gcra", Plan: gcra(per(1, 11*s), 5)},
 	},
 		allowAll(0, 2, "fixed", 3, 3, 3, 3, 3),
 		allowAll(0, 3, "fixed", 0, 0, 0, 0, 0),
@@ -137,8 +143,12 @@ func RunMulti(t *testing.T, backend Backend) {
 	)
 
 	together("nothing is written where one plan denies", ration.MultiPlan{
-		{Name: "fixed", Plan: fixed(50, m)}, {Name: "sliding", Plan: sliding(50, m)}, {Name: "log", Plan: log(50, m)},
-		{Name: "bucket", Plan: bucket(per(1, 7*s), 50)}, {Name: "gcra", Plan: gcra(per(1, 11*s), 50)}, {Name: "few", Plan: fixed(3, m)},
+		{Name: "fixed", Plan: fixed(50, m)},
+		{Name: "sliding", Plan: sliding(50, m)},
+		{Name: "log", Plan: log(50, m)},
+		{Name: "bucket", Plan: bucket(per(1, 7*s), 50)},
+		{Name: "gcra", Plan: gcra(per(1, 11*s), 50)},
+		{Name: "few", Plan: fixed(3, m)},
 	},
 		allowAll(us, 2, "few", 48, 48, 48, 48, 48, 1),
 		unwritten(denyAll(s+us, 2, "few", 59*s, 48, 48, 48, 48, 48, 1)),
