@@ -18,6 +18,11 @@ const planHelp = `A plan is one of
   sliding-window 60/2h                 60 per 2 hours, the last ones fading out
   sliding-log 60/2h                    at most 60 in any 2 hours`
 
+// helpOfSeveral follows planHelp where a plan may be several.
+const helpOfSeveral = `
+or several of them with names, all or nothing
+  a: gcra 10/s burst 10 + b: fixed-window 1000/1d`
+
 // parsePlan reads the text of --plan. The error shows the text with carets under the word that is wrong.
 func parsePlan(text string) (ration.Plan, error) {
 	plan, err := ration.ParsePlan(text)

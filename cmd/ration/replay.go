@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -22,14 +24,16 @@ LOG is in the common or the combined format of Apache and nginx, plain or
 compressed by gzip; - is the standard input. A line that is not understood is
 counted and left out.
 
-Each plan is tried on its own.
+Each plan is tried on its own; with --all they are tried as one, all or nothing:
+what one of them denies is charged to none.
 
-` + planHelp
+` + planHelp + helpOfSeveral
 
 // replayFlags is what the command replay is told besides the log.
 type replayFlags struct {
 	by    string
 	plans []string
+	all   bool
 	top   int
 	json  bool
 }
@@ -41,6 +45,7 @@ func newReplay() *cobra.Command {
 		Short: "Show what a limit would have done to the requests of an access log",
 		Long:  replayLong,
 		Example: `  ration replay access.log --plan "token-bucket 1/2s burst 5"
+  ration replay access.log --all --plan "token-bucket 1/2s burst 5" --plan "fixed-window 60/2h"
   zcat access.log.*.gz | ration replay - --by path --plan "fixed-window 100/1m"`,
 		Args: func(_ *cobra.Command, args []string) error {
 			switch len(args) {
@@ -57,6 +62,7 @@ func newReplay() *cobra.Command {
 	f := command.Flags()
 	f.StringVar(&flags.by, "by", string(replay.ByIP), "what the quota is charged `to`: ip, path, user-agent or method")
 	f.StringArrayVar(&flags.plans, "plan", nil, "a `plan` to try; may be given several times")
+	f.BoolVar(&flags.all, "all", false, "try the plans together, all or nothing")
 	f.IntVar(&flags.top, "top", 10, "`how many` of the keys denied most to show")
 	f.BoolVar(&flags.json, "json", false, "print an array of JSON, one object for each plan")
 	return command
@@ -74,7 +80,38 @@ func (f replayFlags) parse() (by replay.By, plans []ration.Plan, err error) {
 		return "", nil, errors.New(`no plan to try: say one, such as --plan "token-bucket 1/2s burst 5"`)
 	}
 	plans, err = parsePlans(f.plans)
+	if err == nil && f.all {
+		plans, err = together(plans)
+	}
 	return by, plans, err
+}
+
+// together makes one plan of several.
+func together(plans []ration.Plan) ([]ration.Plan, error) {
+	var all ration.MultiPlan
+	for i, plan := range plans {
+		if _, isMulti := plan.(ration.MultiPlan); isMulti {
+			return nil, fmt.Errorf("--all: --plan %q is several plans already", plan)
+		}
+		all = append(all, ration.NamedPlan{Name: "plan" + strconv.Itoa(i+1), Plan: plan})
+	}
+	if _, err := ration.ParsePlan(all.String()); err != nil {
+		return nil, fmt.Errorf("--all: %s", withoutName(err))
+	}
+	return []ration.Plan{all}, nil
+}
+
+// textOf is a plan as the report names it. Those that were put together have no names there.
+func textOf(plan ration.Plan) string {
+	all, isMulti := plan.(ration.MultiPlan)
+	if !isMulti {
+		return plan.String()
+	}
+	texts := make([]string, len(all))
+	for i, one := range all {
+		texts[i] = one.Plan.String()
+	}
+	return strings.Join(texts, " + ")
 }
 
 func runReplay(c *cobra.Command, path string, flags replayFlags) error {
@@ -90,6 +127,9 @@ func runReplay(c *cobra.Command, path string, flags replayFlags) error {
 	outcomes, err := decideAll(c, plans, traffic.Requests, traffic.Decide)
 	if err != nil {
 		return err
+	}
+	if flags.all {
+		outcomes[0].Plan = textOf(plans[0])
 	}
 	if flags.json {
 		if _, err := io.WriteString(c.ErrOrStderr(), malformedReport(traffic.Malformed)); err != nil {

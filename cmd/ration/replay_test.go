@@ -242,6 +242,35 @@ func TestReplayRealLog(t *testing.T) {
 			Plan: plan, Admitted: admitted, Denied: 9999 - admitted, Malformed: 1, Top: []keyJSON{},
 		}, got)
 	}
+	both := replayed(t, command(t.Context(), nil, "replay", log, "--json", "--top", "0", "--all",
+		"--plan", "token-bucket 1/2s burst 5", "--plan", "fixed-window 60/2h"))
+	require.Equal(t, planJSON{
+		Plan: "token-bucket 1/2s burst 5 + fixed-window 60/2h", Admitted: 9572, Denied: 427, Malformed: 1, Top: []keyJSON{},
+	}, both)
+}
+
+// Together, what one plan denies is charged to none: the window is left to those that the bucket lets through.
+func TestReplayAll(t *testing.T) {
+	t.Parallel()
+	log := strings.Repeat(line("a", "09:30:00 +0000", "-"), 5) + strings.Repeat(line("a", "09:30:10 +0000", "-"), 3) +
+		strings.Repeat(line("b", "09:30:00 +0000", "-"), 1)
+	plans := []string{"--plan", "token-bucket 1/10s burst 2", "--plan", "fixed-window 4/1m"}
+	together := replayed(t, command(t.Context(), strings.NewReader(log), append([]string{"replay", "-", "--json", "--all"}, plans...)...))
+	require.Equal(t, planJSON{
+		Plan: "token-bucket 1/10s burst 2 + fixed-window 4/1m", Admitted: 4, Denied: 5, Top: []keyJSON{{"a", 5}},
+	}, together)
+	named := replayed(t, command(t.Context(), strings.NewReader(log), "replay", "-", "--json", "--plan",
+		"rate: token-bucket 1/10s burst 2 + minute: fixed-window 4/1m"))
+	together.Plan = "rate: token-bucket 1/10s burst 2 + minute: fixed-window 4/1m"
+	require.Equal(t, together, named)
+
+	got := command(t.Context(), strings.NewReader(log), append([]string{"replay", "-", "--all"}, plans...)...)
+	require.Zero(t, got.status)
+	require.Contains(t, got.out, "token-bucket 1/10s burst 2 + fixed-window 4/1m: 4 admitted, 5 denied\n")
+	got = command(t.Context(), strings.NewReader(log), "replay", "-", "--all", "--plan", "fixed-window 5/15m restart-on-deny")
+	require.Equal(t, ended{1, "", "ration: --all: multi-plan: [0].Plan.RestartOnDeny cannot be in a MultiPlan\n"}, got)
+	got = command(t.Context(), strings.NewReader(log), "replay", "-", "--all", "--plan", "a: gcra 1/s burst 1")
+	require.Equal(t, ended{1, "", "ration: --all: --plan \"a: gcra 1/s burst 1\" is several plans already\n"}, got)
 }
 
 // A log without end is left when the command is interrupted.
