@@ -165,7 +165,10 @@ func (e *configurationError) Unwrap() []error { return []error{ErrConfiguration,
 // configurationFaults are how Redis begins the errors that no waiting mends.
 var configurationFaults = []string{
 	"CROSSSLOT", "WRONGTYPE", "NOPERM", "NOAUTH", "WRONGPASS",
-	"unknown command", "Script attempted to access a non local key", // of which go-redis takes ERR away
+	// Of these go-redis takes ERR away. What a user may not do is worded anew where a script does it, and in Redis 7.0 in a
+	// way of its own.
+	"unknown command", "Script attempted to access",
+	"ACL failure in script", "The user executing the script can't",
 }
 
 // refused is the error of a call that Redis, or the redis client, answered with an error. Redis before 7.0, and others like it,

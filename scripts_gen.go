@@ -42,7 +42,7 @@ var gcraTake = script{name: "gcra_take", source: &gcraTakeSource, digest: "f0b08
 //go:embed scripts/multiplan_peek.lua
 var multiPlanPeekSource string
 
-var multiPlanPeek = script{name: "multiplan_peek", source: &multiPlanPeekSource, digest: "f95b83ae79504a568646ecc2c685527f2c4e1dc0", fields: 0}
+var multiPlanPeek = script{name: "multiplan_peek", source: &multiPlanPeekSource, digest: "29006f4c88775708a039654db5c7237708c0180e", fields: 0}
 
 //go:embed scripts/multiplan_refund.lua
 var multiPlanRefundSource string
@@ -52,12 +52,12 @@ var multiPlanRefund = script{name: "multiplan_refund", source: &multiPlanRefundS
 //go:embed scripts/multiplan_take.lua
 var multiPlanTakeSource string
 
-var multiPlanTake = script{name: "multiplan_take", source: &multiPlanTakeSource, digest: "2c7ef21f7d2641b3def4ebc92b323824a95d14ee", fields: 0}
+var multiPlanTake = script{name: "multiplan_take", source: &multiPlanTakeSource, digest: "332cdd8c4feb5d416ad2fcbedd5cc88017b835cd", fields: 0}
 
 //go:embed scripts/slidinglog_peek.lua
 var slidingLogPeekSource string
 
-var slidingLogPeek = script{name: "slidinglog_peek", source: &slidingLogPeekSource, digest: "b67c9dfcf770fb58b3e5916f0cda3719d9caaa5e", fields: 4}
+var slidingLogPeek = script{name: "slidinglog_peek", source: &slidingLogPeekSource, digest: "c8da93ff07f92fabcdc67c68724037aebde84f40", fields: 4}
 
 //go:embed scripts/slidinglog_refund.lua
 var slidingLogRefundSource string
@@ -67,7 +67,7 @@ var slidingLogRefund = script{name: "slidinglog_refund", source: &slidingLogRefu
 //go:embed scripts/slidinglog_take.lua
 var slidingLogTakeSource string
 
-var slidingLogTake = script{name: "slidinglog_take", source: &slidingLogTakeSource, digest: "7509211d990dbc48ac835452f430abe41ff270dd", fields: 6}
+var slidingLogTake = script{name: "slidinglog_take", source: &slidingLogTakeSource, digest: "139a7a1afe13ae4e3342f3c2112f3c62a8341164", fields: 6}
 
 //go:embed scripts/slidingwindow_peek.lua
 var slidingWindowPeekSource string

@@ -54,22 +54,29 @@ func startServerWithClock(
 	t *testing.T, image string, start time.Time, options ...testcontainers.ContainerCustomizer,
 ) (*server, *Clock) {
 	t.Helper()
+	clock, onClock := newContainerClock(t, start)
+	return startServer(t, image, append([]testcontainers.ContainerCustomizer{onClock}, options...)...), clock
+}
+
+// newContainerClock makes a clock that shows start, and the option by which all processes of a container run on it.
+func newContainerClock(t *testing.T, start time.Time) (*Clock, testcontainers.CustomizeRequestOption) {
+	t.Helper()
 	folder := t.TempDir()
 	// Images may run their servers as a user of their own.
 	require.NoError(t, os.Chmod(folder, 0o755))
 	buildClock(t, filepath.Join(folder, clockLibrary))
 	clock := newClock(t, filepath.Join(folder, clockFile))
 	clock.Set(start)
-	s := startServer(t, image, append([]testcontainers.ContainerCustomizer{
-		testcontainers.WithEnv(map[string]string{
-			"LD_PRELOAD":  clockFolder + "/" + clockLibrary,
-			clockVariable: clockFolder + "/" + clockFile,
-		}),
-		testcontainers.WithHostConfigModifier(func(config *container.HostConfig) {
-			config.Binds = append(config.Binds, folder+":"+clockFolder+":ro")
-		}),
-	}, options...)...)
-	return s, clock
+	return clock, func(request *testcontainers.GenericContainerRequest) error {
+		return errors.Join(
+			testcontainers.WithEnv(map[string]string{
+				"LD_PRELOAD":  clockFolder + "/" + clockLibrary,
+				clockVariable: clockFolder + "/" + clockFile,
+			})(request),
+			testcontainers.WithHostConfigModifier(func(config *container.HostConfig) {
+				config.Binds = append(config.Binds, folder+":"+clockFolder+":ro")
+			})(request))
+	}
 }
 
 // buildClock compiles clock/clock.c. Without the C library's start files and version marks it loads on every Linux of this

@@ -48,6 +48,47 @@ func startServer(t *testing.T, image string, options ...testcontainers.Container
 	return s
 }
 
+// startServers starts n servers in one container, each at a port that is the same inside and outside.
+func startServers(t *testing.T, image string, n int, options ...testcontainers.ContainerCustomizer) []*redis.Client {
+	t.Helper()
+	ports := freePorts(t, n)
+	startWithPorts(t, image, serversScript, ports, options...)
+	servers := make([]*redis.Client, n)
+	for i, port := range ports {
+		servers[i] = redis.NewClient(&redis.Options{Addr: address(port)})
+		t.Cleanup(func() { _ = servers[i].Close() })
+		await(t, "the server to answer", func(ctx context.Context) error { return servers[i].Ping(ctx).Err() })
+	}
+	return servers
+}
+
+// serversScript starts the server whose name is its first argument, for each of the others, a port.
+const serversScript = `
+server=$1
+shift
+for port in "$@"; do
+  "$server" --port "$port" --protected-mode no --save "" --appendonly no --repl-diskless-sync-delay 0 &
+done
+wait
+`
+
+// startWithPorts starts a container that runs a shell script, whose arguments are the name of the server's program and ports,
+// which are published as they are.
+func startWithPorts(t *testing.T, image, script string, ports []int, options ...testcontainers.ContainerCustomizer) {
+	t.Helper()
+	program := "redis-server"
+	if image == valkey8 {
+		program = "valkey-server"
+	}
+	command := []string{"sh", "-c", script, "sh", program}
+	published := make(map[string]int)
+	for _, port := range ports {
+		command = append(command, strconv.Itoa(port))
+		published[strconv.Itoa(port)+"/tcp"] = port
+	}
+	startBox(t, image, append(options, testcontainers.WithCmd(command...), withPublished(published))...)
+}
+
 // newRedis makes a redis client on the server, with the default options unless a function changes them.
 func (s *server) newRedis(t *testing.T, change func(*redis.Options)) *redis.Client {
 	t.Helper()

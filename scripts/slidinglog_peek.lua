@@ -39,7 +39,7 @@ local now = time[1] * 1000000 + time[2]
 -- refunds, the units given back of grants in the window, the sum before those, and the least score of
 -- theirs. Members ahead of the clock, which stepped back, count as of now.
 local total, before, oldestUnits, sum, newest = 0, 0, 0, 0, 0
-local refunds, refunded, refundedBefore, refundsFrom = false, 0, 0, ''
+local refunded, refundedBefore, refundsFrom = 0, 0, ''
 local oldest = redis.call('ZRANGE', key, '0', '0', 'WITHSCORES')
 local stored = oldest[1] ~= nil
 local trim = stored and oldest[2] + 0 <= now - window
@@ -47,10 +47,9 @@ if trim then
   local from = whole(now - window + 1)
   oldest = redis.call('ZRANGEBYSCORE', key, from, '4503599627370495', 'WITHSCORES', 'LIMIT', '0', '1')
 end
-local live = oldest[1] ~= nil
+local live, last = oldest[1] ~= nil, stored and redis.call('ZRANGE', key, '-1', '-1', 'WITHSCORES')
+local refunds = stored and last[2] + 0 >= 4503599627370496
 if live then
-  local last = redis.call('ZRANGE', key, '-1', '-1', 'WITHSCORES')
-  refunds = last[2] + 0 >= 4503599627370496
   if refunds then
     refundsFrom = whole(math.max(now - window + 1, 0) + 4503599627370496)
     local first = redis.call('ZRANGEBYSCORE', key, refundsFrom, '+inf', 'LIMIT', '0', '1')[1]
@@ -78,7 +77,7 @@ if refused and lacking > 0 or refunds and total > 0 then
   -- the latest, and that one if all have one. Where some were, those of one moment are looked at together,
   -- with what was given back of grants up to that.
   local function outAfter(first)
-    local last = oldest
+    local final = oldest
     if refunds or first > oldestUnits then
       local low = redis.call('ZRANK', key, oldest[1])
       local members = redis.call('ZCOUNT', key, '-inf', '4503599627370495')
@@ -103,9 +102,9 @@ if refused and lacking > 0 or refunds and total > 0 then
           low = middle + 1
         end
       end
-      last = redis.call('ZRANGE', key, whole(low), whole(low), 'WITHSCORES')
+      final = redis.call('ZRANGE', key, whole(low), whole(low), 'WITHSCORES')
     end
-    return math.min(last[2] + 0, now) + window - now
+    return math.min(final[2] + 0, now) + window - now
   end
   if refused and lacking > 0 then
     retry = outAfter(lacking)

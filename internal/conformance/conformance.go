@@ -12,6 +12,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -331,12 +332,15 @@ func (r *run) take(request ration.Request) ration.Decision {
 	return d
 }
 
-// storedKeys are the keys in Redis that hold something of the scenario's key.
+// storedKeys are the keys in Redis that hold something of the scenario's key, on whatever server.
 func (r *run) storedKeys() []string {
 	r.Helper()
+	var mu sync.Mutex
 	var keys []string
-	collect := func(ctx context.Context, node redis.Cmdable) error {
+	collect := func(ctx context.Context, node *redis.Client) error {
 		found, err := node.Keys(ctx, "*").Result()
+		mu.Lock()
+		defer mu.Unlock()
 		for _, key := range found {
 			if strings.HasSuffix(key, ":{"+r.key+"}") {
 				keys = append(keys, key)
@@ -344,12 +348,15 @@ func (r *run) storedKeys() []string {
 		}
 		return err
 	}
-	if cluster, isCluster := r.backend.Redis().(*redis.ClusterClient); isCluster {
-		require.NoError(r, cluster.ForEachMaster(r.Context(), func(ctx context.Context, node *redis.Client) error {
-			return collect(ctx, node)
-		}))
-	} else {
-		require.NoError(r, collect(r.Context(), r.backend.Redis()))
+	switch rdb := r.backend.Redis().(type) {
+	case *redis.Client:
+		require.NoError(r, collect(r.Context(), rdb))
+	case *redis.ClusterClient:
+		require.NoError(r, rdb.ForEachMaster(r.Context(), collect))
+	case *redis.Ring:
+		require.NoError(r, rdb.ForEachShard(r.Context(), collect))
+	default:
+		r.Fatalf("the servers of a %T are not known", rdb)
 	}
 	return keys
 }

@@ -4,7 +4,7 @@
 -- ARGV:  cost units; count requests; of each plan its kind, and its numbers
 -- Reply: granted requests; of each plan what its own script replies behind that
 -- Cost:  that of each plan
--- Uses:  GET HINCRBY HMGET HSET INCRBY PEXPIRE PEXPIREAT PEXPIRETIME PTTL SET TIME UNLINK ZADD ZCOUNT ZRANGE
+-- Uses:  GET HINCRBY HMGET HSET INCRBY PEXPIRE PEXPIREAT PEXPIRETIME PTTL SET TIME ZADD ZCARD ZCOUNT ZRANGE
 --        ZRANGEBYSCORE ZRANK ZREMRANGEBYRANK ZREMRANGEBYSCORE ZREVRANGEBYSCORE
 local cost, count = ARGV[1] + 0, ARGV[2] == '1' and 1 or ARGV[2] + 0
 --@ whole

@@ -16,7 +16,7 @@
 -- refunds, the units given back of grants in the window, the sum before those, and the least score of
 -- theirs. Members ahead of the clock, which stepped back, count as of now.
 local total, before, oldestUnits, sum, newest = 0, 0, 0, 0, 0
-local refunds, refunded, refundedBefore, refundsFrom = false, 0, 0, ''
+local refunded, refundedBefore, refundsFrom = 0, 0, ''
 local oldest = redis.call('ZRANGE', key, '0', '0', 'WITHSCORES')
 local stored = oldest[1] ~= nil
 local trim = stored and oldest[2] + 0 <= now - window
@@ -24,10 +24,9 @@ if trim then
   local from = whole(now - window + 1)
   oldest = redis.call('ZRANGEBYSCORE', key, from, '4503599627370495', 'WITHSCORES', 'LIMIT', '0', '1')
 end
-local live = oldest[1] ~= nil
+local live, last = oldest[1] ~= nil, stored and redis.call('ZRANGE', key, '-1', '-1', 'WITHSCORES')
+local refunds = stored and last[2] + 0 >= 4503599627370496
 if live then
-  local last = redis.call('ZRANGE', key, '-1', '-1', 'WITHSCORES')
-  refunds = last[2] + 0 >= 4503599627370496
   if refunds then
     refundsFrom = whole(math.max(now - window + 1, 0) + 4503599627370496)
     local first = redis.call('ZRANGEBYSCORE', key, refundsFrom, '+inf', 'LIMIT', '0', '1')[1]

@@ -3,7 +3,7 @@
 -- the latest, and that one if all have one. Where some were, those of one moment are looked at together,
 -- with what was given back of grants up to that.
 local function outAfter(first)
-  local last = oldest
+  local final = oldest
   if refunds or first > oldestUnits then
     local low = redis.call('ZRANK', key, oldest[1])
     local members = redis.call('ZCOUNT', key, '-inf', '4503599627370495')
@@ -28,7 +28,7 @@ local function outAfter(first)
         low = middle + 1
       end
     end
-    last = redis.call('ZRANGE', key, whole(low), whole(low), 'WITHSCORES')
+    final = redis.call('ZRANGE', key, whole(low), whole(low), 'WITHSCORES')
   end
-  return math.min(last[2] + 0, now) + window - now
+  return math.min(final[2] + 0, now) + window - now
 end
