@@ -16,6 +16,7 @@ import (
 // the deadline closes the connection. The command itself runs in a goroutine, as long as the client lets it.
 type executor struct {
 	rdb    redis.UniversalClient
+	slots  slotMap
 	places chan struct{} // one element for each command on its way
 	calls  sync.Pool     // *call
 
@@ -31,6 +32,7 @@ func newExecutor(rdb redis.UniversalClient, maxInFlight int) *executor {
 		closed: make(chan struct{}),
 	}
 	e.calls.New = func() any { return newCall(e) }
+	e.slots.client, _ = rdb.(stateReloader)
 	return e
 }
 
@@ -93,6 +95,7 @@ func (e *executor) do(ctx context.Context, timeout time.Duration, s *script, cmd
 		answer := c.answer
 		return answer, e.recycle(c, c.err)
 	case <-c.timer.C:
+		e.slots.doubt(ctx)
 		ended = unavailable(fmt.Errorf("%w: no answer within %v", ErrTimeout, timeout))
 	case <-ctx.Done():
 		ended = endOf(ctx)
@@ -133,6 +136,9 @@ func (e *executor) run(c *call) {
 	defer c.finish()
 	defer func() { <-e.places }()
 	c.run(e.rdb)
+	if answered := redis.Error(nil); c.err != nil && !errors.As(c.err, &answered) {
+		e.slots.doubt(context.Background())
+	}
 }
 
 // endOf is what a context that is done ended with; never nil, whatever the context.
@@ -251,7 +257,7 @@ func (c *call) run(rdb redis.UniversalClient) {
 		switch {
 		case known && redis.HasErrorPrefix(err, "NOSCRIPT"):
 			cmd, known = inFull(cmd, c.script), false
-		case redis.HasErrorPrefix(err, "TRYAGAIN") && c.sleep(pause):
+		case isOnTheMove(err) && c.sleep(pause):
 			cmd = cmd.Clone().(command)
 			pause = min(2*pause, longestPause)
 		default:
@@ -266,6 +272,15 @@ func (c *call) run(rdb redis.UniversalClient) {
 		return
 	}
 	c.answer, c.err = cmd.answer(), nil
+}
+
+// isOnTheMove says that a script did not run, or had done nothing yet, because its keys are on their way from one node of a
+// cluster to another: some of several are here and some are not (TRYAGAIN); or a key was here when the node looked for it, and
+// had expired when the script did, in the same millisecond, so that it is the other node's to make anew. Every script looks
+// at all its keys before it writes any.
+func isOnTheMove(err error) bool {
+	return redis.HasErrorPrefix(err, "TRYAGAIN") ||
+		redis.HasErrorPrefix(err, "Script attempted to access a non local key") // go-redis takes ERR away
 }
 
 // The pauses before a script is sent again whose keys are on their way from one node to another.

@@ -37,20 +37,6 @@ func TestKeysOnTheMove(t *testing.T) {
 	require.Equal(t, times+1, f.received("EVALSHA"))
 	// It is not sent without a pause: the first is of a millisecond, and each is twice the one before, up to sixteen.
 	require.GreaterOrEqual(t, time.Since(begin), (1+2+4+8+16+16)*time.Millisecond)
-
-	// One whose answer is a single integer too.
-	f = newFakeRedis(t, map[string]server.Cmd{
-		"EVALSHA": onTheMove(times, func(c *server.Peer, _ string, _ []string) { c.WriteInt(1_000_000) }),
-	})
-	client, err := ration.New(f.Client, ration.WithTimeout(10*time.Second))
-	require.NoError(t, err)
-	t.Cleanup(client.Close)
-	limiter, err = client.Limiter("one", ration.GCRA{Rate: ration.PerSecond(1), Burst: 5})
-	require.NoError(t, err)
-	d, err = limiter.Allow(t.Context(), "key")
-	require.NoError(t, err)
-	require.True(t, d.Allowed)
-	require.Equal(t, times+1, f.received("EVALSHA"))
 }
 
 // The node that the keys move to may not know the script, before or after.
@@ -99,15 +85,14 @@ func TestKeysOnTheMoveForEver(t *testing.T) {
 	require.Positive(t, f.received("EVALSHA"))
 }
 
-// A script that took away a key whose slot moves is told that the key is another node's. It is sent once more, to be shown the
-// way there; if that does not help, something is wrong with it.
-func TestKeyGone(t *testing.T) {
+// A key may expire between the node's look at it and the script's: where its slot moves, it is the other node's from then on.
+// Nothing was done by the script, which is sent again.
+func TestKeyOverWhileItsSlotMoves(t *testing.T) {
 	t.Parallel()
-	const answer = "ERR Script attempted to access a non local key in a cluster node script: 06cc, on @user_script:107."
 	var answered atomic.Int64
 	f := newFakeRedis(t, map[string]server.Cmd{"EVALSHA": func(c *server.Peer, cmd string, args []string) {
 		if answered.Add(1) == 1 {
-			c.WriteError(answer)
+			c.WriteError("ERR Script attempted to access a non local key in a cluster node script: 06cc, on @user_script:107.")
 			return
 		}
 		granted(c, cmd, args)
@@ -116,14 +101,5 @@ func TestKeyGone(t *testing.T) {
 	d, err := limiter.Allow(t.Context(), "key")
 	require.NoError(t, err)
 	require.True(t, d.Allowed)
-	require.Equal(t, 2, f.received("EVALSHA"))
-
-	f = newFakeRedis(t, map[string]server.Cmd{
-		"EVALSHA": func(c *server.Peer, _ string, _ []string) { c.WriteError(answer) },
-	})
-	_, limiter = f.limiter(t, ration.WithTimeout(10*time.Second))
-	_, err = limiter.Allow(t.Context(), "key")
-	require.ErrorIs(t, err, ration.ErrUnavailable)
-	require.ErrorIs(t, err, ration.ErrConfiguration)
 	require.Equal(t, 2, f.received("EVALSHA"))
 }

@@ -22,42 +22,42 @@ var fixedWindowTake = script{name: "fixedwindow_take", source: &fixedWindowTakeS
 //go:embed scripts/gcra_one.lua
 var gcraOneSource string
 
-var gcraOne = script{name: "gcra_one", source: &gcraOneSource, digest: "42cc1a6c773da5ef1f4374d1a5cc5dfe0537630a", fields: 3}
+var gcraOne = script{name: "gcra_one", source: &gcraOneSource, digest: "302f4dd23ac0dfeb3a13358645daef2be926485d", fields: 3}
 
 //go:embed scripts/gcra_peek.lua
 var gcraPeekSource string
 
-var gcraPeek = script{name: "gcra_peek", source: &gcraPeekSource, digest: "05d924e4499cec382dd5ede347cd632d72819522", fields: 2}
+var gcraPeek = script{name: "gcra_peek", source: &gcraPeekSource, digest: "8ac3bafff4c94cb6cdc3e66387e7be0ea0e040d1", fields: 2}
 
 //go:embed scripts/gcra_refund.lua
 var gcraRefundSource string
 
-var gcraRefund = script{name: "gcra_refund", source: &gcraRefundSource, digest: "7410ad4c3f9442ad97caf60584178ae044d596f4", fields: 1}
+var gcraRefund = script{name: "gcra_refund", source: &gcraRefundSource, digest: "3b3329f7cc3681cc80c752a6f2b1f03a02a56a3d", fields: 1}
 
 //go:embed scripts/gcra_take.lua
 var gcraTakeSource string
 
-var gcraTake = script{name: "gcra_take", source: &gcraTakeSource, digest: "f0b0862effe08959929ec216a464811f7840f996", fields: 3}
+var gcraTake = script{name: "gcra_take", source: &gcraTakeSource, digest: "1ac144508f51393a22a84ad5685fa2609b4d2df5", fields: 3}
 
 //go:embed scripts/multiplan_peek.lua
 var multiPlanPeekSource string
 
-var multiPlanPeek = script{name: "multiplan_peek", source: &multiPlanPeekSource, digest: "29006f4c88775708a039654db5c7237708c0180e", fields: 0}
+var multiPlanPeek = script{name: "multiplan_peek", source: &multiPlanPeekSource, digest: "b7ebd30e6e8fe6bd35e364fc4410c37d277ac120", fields: 0}
 
 //go:embed scripts/multiplan_refund.lua
 var multiPlanRefundSource string
 
-var multiPlanRefund = script{name: "multiplan_refund", source: &multiPlanRefundSource, digest: "9b15a9e440e55f090fd02e8d7a11c102bb6dd532", fields: 0}
+var multiPlanRefund = script{name: "multiplan_refund", source: &multiPlanRefundSource, digest: "7b6448efde34acd733574d2147bc1655af4b4ac9", fields: 0}
 
 //go:embed scripts/multiplan_take.lua
 var multiPlanTakeSource string
 
-var multiPlanTake = script{name: "multiplan_take", source: &multiPlanTakeSource, digest: "332cdd8c4feb5d416ad2fcbedd5cc88017b835cd", fields: 0}
+var multiPlanTake = script{name: "multiplan_take", source: &multiPlanTakeSource, digest: "7640294476e57805d518f90ecba6f070170225d6", fields: 0}
 
 //go:embed scripts/slidinglog_peek.lua
 var slidingLogPeekSource string
 
-var slidingLogPeek = script{name: "slidinglog_peek", source: &slidingLogPeekSource, digest: "c8da93ff07f92fabcdc67c68724037aebde84f40", fields: 4}
+var slidingLogPeek = script{name: "slidinglog_peek", source: &slidingLogPeekSource, digest: "005abc3a2b72fa7bd22dab18a0ab6d686c713970", fields: 4}
 
 //go:embed scripts/slidinglog_refund.lua
 var slidingLogRefundSource string
@@ -67,7 +67,7 @@ var slidingLogRefund = script{name: "slidinglog_refund", source: &slidingLogRefu
 //go:embed scripts/slidinglog_take.lua
 var slidingLogTakeSource string
 
-var slidingLogTake = script{name: "slidinglog_take", source: &slidingLogTakeSource, digest: "139a7a1afe13ae4e3342f3c2112f3c62a8341164", fields: 6}
+var slidingLogTake = script{name: "slidinglog_take", source: &slidingLogTakeSource, digest: "cab2026a60b1952349c5dccd800b2c5229427ddb", fields: 6}
 
 //go:embed scripts/slidingwindow_peek.lua
 var slidingWindowPeekSource string

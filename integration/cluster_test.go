@@ -3,6 +3,7 @@ package integration
 import (
 	"context"
 	"fmt"
+	"path"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -22,37 +23,59 @@ type cluster struct {
 	rdb   *redis.ClusterClient // for the test itself
 }
 
+// clusterImages are the servers whose clusters are put under load.
+var clusterImages = []string{redis8, valkey8}
+
+// onEachCluster runs a test on a fresh cluster of each image, one after the other.
+func onEachCluster(t *testing.T, test func(t *testing.T, c *cluster)) {
+	t.Helper()
+	for _, image := range clusterImages {
+		t.Run(image, func(t *testing.T) { test(t, startCluster(t, image)) })
+	}
+}
+
 const (
 	clusterMasters = 3
 	clusterNodes   = 2 * clusterMasters
 	clusterSlots   = 16384
 )
 
-// clusterScript starts a server for each of its arguments, a port, and stays as long as one of them runs. The process of
-// the server of port P is named in /tmp/P.pid. A node that does not answer for two seconds is given up.
+// clusterScript starts the program of its first argument on each of the others, which are ports, and stays. The process of the
+// server of port P is named in /tmp/P.pid. A server that has ended is started again, with what it knew of the cluster and without
+// data, when there is a file /tmp/P.start. A node that does not answer for two seconds is given up.
 const clusterScript = `
+serve() {
+  while true; do
+    "$program" --port "$1" --dir /tmp --protected-mode no --save "" --appendonly no \
+      --cluster-enabled yes --cluster-config-file "nodes-$1.conf" --cluster-announce-ip 127.0.0.1 \
+      --cluster-node-timeout 2000 --repl-diskless-sync-delay 0 &
+    echo $! >"/tmp/$1.pid"
+    wait $!
+    until [ -e "/tmp/$1.start" ]; do sleep 0.02; done
+    rm "/tmp/$1.start"
+  done
+}
+program=$1
+shift
 for port in "$@"; do
-  redis-server --port "$port" --dir /tmp --protected-mode no --save "" --appendonly no \
-    --cluster-enabled yes --cluster-config-file "nodes-$port.conf" --cluster-announce-ip 127.0.0.1 \
-    --cluster-node-timeout 2000 --repl-diskless-sync-delay 0 &
-  echo $! >"/tmp/$port.pid"
+  serve "$port" &
 done
 wait
 `
 
-// startCluster starts a cluster of the image redis8, and waits until each server knows that all is well.
-func startCluster(t *testing.T) *cluster {
+// startCluster starts a cluster of an image, and waits until each server knows that all is well.
+func startCluster(t *testing.T, image string) *cluster {
 	t.Helper()
 	c := &cluster{ports: freePorts(t, clusterNodes)}
-	command := []string{"sh", "-c", clusterScript, "cluster"}
+	command := []string{"sh", "-c", clusterScript, "cluster", program(image, "server")}
 	published := make(map[string]int)
 	for _, port := range c.ports {
 		command = append(command, strconv.Itoa(port))
 		published[strconv.Itoa(port)+"/tcp"] = port
 	}
-	c.box = startBox(t, redis8, testcontainers.WithCmd(command...), withPublished(published))
+	c.box = startBox(t, image, testcontainers.WithCmd(command...), withPublished(published))
 
-	create := []string{"redis-cli", "--cluster", "create"}
+	create := []string{program(image, "cli"), "--cluster", "create"}
 	for _, port := range c.ports {
 		node := c.newNode(t, port)
 		await(t, "the nodes to answer", func(ctx context.Context) error { return node.Ping(ctx).Err() })
@@ -62,6 +85,12 @@ func startCluster(t *testing.T) *cluster {
 	c.awaitWhole(t)
 	c.rdb = c.newRedis(t, nil)
 	return c
+}
+
+// program is how an image calls its server or its client.
+func program(image, kind string) string {
+	name, _, _ := strings.Cut(path.Base(image), ":")
+	return name + "-" + kind
 }
 
 func address(port int) string { return "127.0.0.1:" + strconv.Itoa(port) }
@@ -112,6 +141,19 @@ func seesWhole(ctx context.Context, node *redis.Client) error {
 		if !strings.Contains(info, line) {
 			return fmt.Errorf("no %q in %q", line, info)
 		}
+	}
+	nodes, err := seenBy(ctx, node)
+	if err != nil {
+		return err
+	}
+	replicas := 0
+	for _, n := range nodes {
+		if n.of != "-" {
+			replicas++
+		}
+	}
+	if replicas != clusterNodes-clusterMasters {
+		return fmt.Errorf("%d replicas: %v", replicas, nodes)
 	}
 	replication, err := node.Info(ctx, "replication").Result()
 	if err != nil {

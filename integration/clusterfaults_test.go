@@ -41,7 +41,7 @@ func newOtherLimiter(t *testing.T, rdb *redis.ClusterClient, args ...any) *ratio
 }
 
 // twoKeys is a script that charges two keys, and answers as that of a FixedWindow does.
-const twoKeys = `redis.call('INCR', KEYS[1]) redis.call('INCR', KEYS[2]) return { 1, 4, 60000 }`
+const twoKeys = `redis.call('INCR', KEYS[1]) redis.call('INCR', KEYS[2]) return { 1, 4, 60000, 1 }`
 
 // A cluster that has lost a slot, or is told to touch keys of two slots, answers with an error that says so, charges nothing,
 // and goes on deciding when the fault is over.
@@ -134,12 +134,11 @@ func testLostSlotButLooks(t *testing.T, s *server, clock *Clock, rdb *redis.Clus
 // What happens to a call while its keys move from one node of a cluster to another, and to a master that becomes a replica.
 func TestFaultsOnCluster(t *testing.T) {
 	t.Parallel()
-	c := startCluster(t)
+	c := startCluster(t, redis8)
 	t.Run("a master that has become a replica", func(t *testing.T) { testDemotedMaster(t, c) })
 	c.awaitWhole(t)
 	t.Run("keys on the move", func(t *testing.T) { testKeysOnTheMove(t, c) })
-	t.Run("a key that is gone in the middle of a script", func(t *testing.T) { testKeyGone(t, c) })
-	t.Run("a key of another node that is not declared", func(t *testing.T) { testForeignKey(t, c) })
+	t.Run("a log that is out while its slot moves", func(t *testing.T) { testLogThatIsOut(t, c) })
 }
 
 // move is a slot on its way from one node to another.
@@ -238,9 +237,8 @@ func testKeysOnTheMove(t *testing.T, c *cluster) {
 	requireCounts("2")
 }
 
-// A script that takes the key away and writes it anew finds, while the slot of the key moves, that it belongs to the other
-// node in between. Nothing was granted by then, and the call is sent again, to where the key now belongs.
-func testKeyGone(t *testing.T, c *cluster) {
+// A log that is out as a whole does not let its key go, which would belong to the other node while its slot moves.
+func testLogThatIsOut(t *testing.T, c *cluster) {
 	prefix := freshPrefix()
 	limiter, err := newClient(t, c.newRedis(t, nil), ration.WithPrefix(prefix)).Limiter("limiter",
 		ration.SlidingLog{Limit: 5, Window: time.Hour})
@@ -266,17 +264,9 @@ func testKeyGone(t *testing.T, c *cluster) {
 	require.NoError(t, err)
 	require.True(t, d.Allowed)
 	require.EqualValues(t, 4, d.Remaining)
-	require.EqualValues(t, 1, countScriptCalls(t, m.from).minus(before).failed)
+	require.Zero(t, countScriptCalls(t, m.from).minus(before).failed)
+	require.EqualValues(t, 1, m.from.Exists(t.Context(), stored).Val())
 	m.end(t)
-}
-
-// A script that touches a key of another node is written wrong.
-func testForeignKey(t *testing.T, c *cluster) {
-	rdb := c.newRedis(t, nil)
-	foreign, _ := foreignKey(t, rdb, "tenant:42")
-	script := "return redis.call('GET', '" + foreign + "')"
-	_, err := newOtherLimiter(t, rdb, "eval", script, "1").Allow(t.Context(), "tenant:42")
-	fault{answer: "Script attempted to access a non local key", configuration: true}.require(t, err)
 }
 
 // A client that goes on asking a master that has become a replica is shown the way, and charges once: with default options

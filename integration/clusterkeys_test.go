@@ -22,7 +22,7 @@ import (
 // B59: on a cluster every key has a counter of its own, in the slot that it ought to be in, and reaches it at once.
 func TestClusterKeys(t *testing.T) {
 	t.Parallel()
-	c := startCluster(t)
+	c := startCluster(t, redis8)
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	keys := slices.Concat(awkwardKeys(), randomKeys(rand.New(rand.NewPCG(seed, 0)), 1000))

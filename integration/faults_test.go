@@ -94,7 +94,7 @@ func faults() map[string]fault {
 			impose: between([]string{"config set min-replicas-to-write 1"}, []string{"config set min-replicas-to-write 0"}),
 		},
 		"no place to save to":   {answer: "MISCONF", sent: true, started: true, impose: failToSave},
-		"data not yet loaded":   {answer: "LOADING", looks: true, sent: true, impose: load},
+		"data not yet loaded":   {answer: "LOADING", looks: true, sent: true, impose: reloadSlowly},
 		"a script without end":  {answer: "BUSY", looks: true, sent: true, impose: keepBusy},
 		"a value of other type": {answer: "WRONGTYPE", configuration: true, looks: true, sent: true, started: true, impose: replaceValues},
 		"a forbidden command": {
@@ -137,8 +137,8 @@ func failToSave(t *testing.T, s *faultyServer) (lift func()) {
 	}
 }
 
-// load has the server read its data again, slowly.
-func load(t *testing.T, s *faultyServer) (lift func()) {
+// reloadSlowly has the server read its data again, slowly.
+func reloadSlowly(t *testing.T, s *faultyServer) (lift func()) {
 	t.Helper()
 	s.do(t, "debug populate 10000 loaded 1000",
 		"config set loading-process-events-interval-bytes 1024", "config set key-load-delay 1000")

@@ -52,7 +52,7 @@ func testFleet(t *testing.T, s *server, plan ration.Plan) {
 	require.NoError(t, err)
 	fleet := make([]*process, fleetSize)
 	for i := range fleet {
-		fleet[i] = startProcess(t, string(config))
+		fleet[i] = startProcess(t, memberVariable, string(config))
 	}
 	for _, p := range fleet {
 		p.awaitReady(t)
@@ -191,12 +191,13 @@ type process struct {
 	reports *bufio.Reader
 }
 
-func startProcess(t *testing.T, config string) *process {
+// startProcess runs the test binary again, as what the variable says.
+func startProcess(t *testing.T, variable, config string) *process {
 	t.Helper()
 	self, err := os.Executable()
 	require.NoError(t, err)
 	p := &process{command: exec.CommandContext(t.Context(), self)}
-	p.command.Env = append(os.Environ(), memberVariable+"="+config)
+	p.command.Env = append(os.Environ(), variable+"="+config)
 	p.command.Stderr = os.Stderr
 	p.orders, err = p.command.StdinPipe()
 	require.NoError(t, err)

@@ -25,10 +25,13 @@ var images = []string{redis7, redis8, valkey8}
 // patience is how long a test waits for what is bound to come, on a machine as slow as it may be.
 const patience = time.Minute
 
-// A fleet runs this binary again, as its members.
+// A fleet and a load run this binary again, as their members.
 func TestMain(m *testing.M) {
 	if config, found := os.LookupEnv(memberVariable); found {
 		os.Exit(runMember(config))
+	}
+	if config, found := os.LookupEnv(loadVariable); found {
+		os.Exit(runLoadMember(config))
 	}
 	os.Exit(m.Run())
 }

@@ -28,7 +28,7 @@ func TestForbiddenCommands(t *testing.T) {
 			script  string
 			charges []string // the commands without which a request is charged that ends with an error
 		}{
-			{ration.FixedWindow{Limit: 5, Window: time.Hour}, "fixedwindow_take", []string{"PEXPIRE"}},
+			{ration.FixedWindow{Limit: 5, Window: time.Hour}, "fixedwindow_take", []string{"PEXPIRE", "PEXPIRETIME"}},
 			{ration.FixedWindow{Limit: 5, Window: time.Hour, Aligned: true}, "fixedwindow_take", []string{"PEXPIREAT"}},
 			{ration.SlidingWindow{Limit: 5, Window: time.Hour}, "slidingwindow_take", []string{"PEXPIREAT", "PTTL"}},
 			{ration.SlidingLog{Limit: 5, Window: time.Hour}, "slidinglog_take", []string{"PEXPIREAT"}},

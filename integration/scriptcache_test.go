@@ -124,7 +124,7 @@ func TestServerRestarted(t *testing.T) {
 // B61 on a cluster: every shard forgets, and every shard is told again.
 func TestScriptsFlushedOnCluster(t *testing.T) {
 	t.Parallel()
-	c := startCluster(t)
+	c := startCluster(t, redis8)
 	prefix := freshPrefix()
 	limiter, err := newClient(t, c.newRedis(t, nil), ration.WithPrefix(prefix)).Limiter("limiter", fivePerMinute)
 	require.NoError(t, err)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -35,7 +36,7 @@ func readScript(t *testing.T, name string) scriptFile {
 		}
 	}
 	require.NotEmpty(t, s.digest, name)
-	for line := range strings.Lines(s.source) {
+	for line := range strings.Lines(strings.ReplaceAll(s.source, "\n--     ", " ")) { // a header may go on in the next line
 		head, rest, _ := strings.Cut(line, ":")
 		switch rest = strings.TrimSpace(rest); head {
 		case "-- KEYS":
@@ -81,26 +82,54 @@ var scriptInputs = map[string][]scriptInput{
 		arguments(1, 1, 5, 60_000, 0), arguments(5, 1, 5, 60_000, 0), arguments(1, 2, 5, 30_000, 1),
 		arguments(9, 1, 5, 20_000, 2), arguments(0, 1, 5, 10_000, 3),
 	},
-	"gcra_one":  {arguments(1_000_000, 5_000_000, 1), arguments(9_000_000, 5_000_000, 1)},
-	"gcra_peek": {arguments(5_000_000, 1)},
+	"fixedwindow_refund": {arguments(1, 1_700_000_000_000)},
+	"gcra_one":           {arguments(1_000_000, 5_000_000, 1), arguments(9_000_000, 5_000_000, 1)},
+	"gcra_peek":          {arguments(5_000_000, 1)},
 	"gcra_take": {
 		arguments(1_000_000, 2, 5_000_000, 1), arguments(1_000_000, 9, 5_000_000, 1), arguments(9_000_000, 1, 5_000_000, 1),
 	},
+	"gcra_refund":     {arguments(1_000_000, 1_000_000, 1_700_000_000_000_000, 5_000_000, 1), spentLately},
 	"slidinglog_peek": {arguments(5, 60_000_000)},
 	"slidinglog_take": {
 		arguments(1, 1, 5, 60_000_000), arguments(1, 2, 5, 60_000_000), arguments(4, 1, 5, 60_000_000),
 		arguments(3, 1, 5, 120_000_000), arguments(2, 2, 500, 1),
 	},
+	"slidinglog_refund":  {arguments(1, 1, 1_700_000_000_000_000)},
 	"slidingwindow_peek": {arguments(5, 60_000_000)},
 	"slidingwindow_take": {
 		arguments(1, 1, 5, 60_000_000), arguments(1, 2, 5, 60_000_000), arguments(9, 1, 5, 60_000_000),
 		arguments(1, 1, 50, 7_000_000),
 	},
-	"tokenbucket_peek": {arguments(5, 1, 1_000_000, "5 1 1000000")},
+	"slidingwindow_refund": {arguments(1, 1_700_000_000_000_000, 60_000_000)},
+	"tokenbucket_peek":     {arguments(5, 1, 1_000_000, "5 1 1000000")},
 	"tokenbucket_take": {
 		arguments(1, 1, 5, 1, 1_000_000, "5 1 1000000"), arguments(9, 1, 5, 1, 1_000_000, "5 1 1000000"),
 		arguments(1, 2, 7, 3, 1_000_000, "7 3 1000000"),
 	},
+	"tokenbucket_refund": {arguments(1, 4, 0, inAWhile, 7, 3, 1_000_000, "7 3 1000000")},
+	"multiplan_peek":     {{keys: 5, arguments: ofEachPlan(nil)}},
+	"multiplan_take": {
+		{keys: 5, arguments: ofEachPlan([]any{1, 1})},
+		{keys: 5, arguments: ofEachPlan([]any{9, 1})},
+		{keys: 5, arguments: ofEachPlan([]any{1, 9})},
+		{keys: 5, arguments: ofEachPlan([]any{0, 1})},
+	},
+	"multiplan_refund": {{keys: 5, arguments: []any{
+		"fw", 1, 1_700_000_000_000, "sw", 1, 1_700_000_000_000_000, 60_000_000, "sl", 1, 1, 1_700_000_000_000_000,
+		"tb", 1, 4, 0, inAWhile, 5, 1, 1_000_000, "5 1 1000000", "gc", 1_000_000, 1_000_000, 1_700_000_000_000_000, 5_000_000, 1,
+	}}},
+}
+
+// inAWhile is a moment that no test sees: what was taken then is not earned again.
+const inAWhile = 4_000_000_000_000_000
+
+// spentLately gives back what was spent a moment ago by the clock of every server.
+var spentLately = arguments(1_000_000, 4_000_000_000_000_000, 1, 5_000_000, 1)
+
+// ofEachPlan are arguments of a script of several plans: of one of each kind.
+func ofEachPlan(lead []any) []any {
+	return append(slices.Clone(lead), "fw", 5, 60_000, 0, "sw", 5, 60_000_000, "sl", 5, 60_000_000,
+		"tb", 5, 1, 1_000_000, "5 1 1000000", "gc", 5_000_000, 1, 1_000_000)
 }
 
 // eachScriptCall calls a function with every script, and with what the script is to be called with for a hash tag.
@@ -110,7 +139,9 @@ func eachScriptCall(t *testing.T, prefix, tag string, call func(t *testing.T, s 
 		inputs := scriptInputs[s.name]
 		require.NotEmpty(t, inputs, "%s is not tested: it has no arguments here", s.name)
 		for _, input := range append(inputs, inputs...) {
-			require.Len(t, input.arguments, len(s.arguments), "%s: %q", s.name, s.arguments)
+			if !strings.Contains(s.arguments[len(s.arguments)-1], "of each plan") {
+				require.Len(t, input.arguments, len(s.arguments), "%s: %q", s.name, s.arguments)
+			}
 			n := input.keys
 			if n == 0 {
 				n = len(s.keys)
@@ -174,7 +205,7 @@ func strictly(source string) string { return "#!lua\n" + source }
 // Each script works on every node of a cluster that refuses undeclared keys.
 func TestScriptsOnClusterDeclareTheirKeys(t *testing.T) {
 	t.Parallel()
-	c := startCluster(t)
+	c := startCluster(t, redis8)
 	prefix := freshPrefix()
 	for i := range 10 {
 		tag := fmt.Sprint("tenant:", i)

@@ -141,7 +141,7 @@ func TestWorkOfSlidingLog(t *testing.T) {
 			}
 		})
 
-		t.Run("what is out as a whole is replaced", func(t *testing.T) {
+		t.Run("what is out as a whole goes by and by too", func(t *testing.T) {
 			limiter, stored := fill(t, s, clock)
 			clock.Advance(window)
 			require.EqualValues(t, grants, members(t, s.rdb, stored), "a large log outlasts its window a little")
@@ -150,9 +150,8 @@ func TestWorkOfSlidingLog(t *testing.T) {
 				require.NoError(t, err)
 				require.EqualValues(t, 2*grants-1, d.Remaining)
 			})
-			require.EqualValues(t, 1, members(t, s.rdb, stored))
-			require.EqualValues(t, 1, calls["unlink"], "%v", calls) // frees it in the background
-			require.Zero(t, calls["zremrangebyrank"]+calls["zremrangebyscore"], "%v", calls)
+			require.Equal(t, grants-mostAtOnce+1, members(t, s.rdb, stored))
+			require.LessOrEqual(t, sum(calls), int64(10), "%v", calls)
 		})
 
 		t.Run("what is ahead of the clock becomes one", func(t *testing.T) {
@@ -165,8 +164,8 @@ func TestWorkOfSlidingLog(t *testing.T) {
 					require.EqualValues(t, 2*grants-3*grants/2-1, d.Remaining)
 				})
 				require.LessOrEqual(t, sum(calls), int64(12), "%v", calls)
-				if calls["unlink"] == 0 { // which frees in the background
-					require.LessOrEqual(t, grants-members(t, s.rdb, stored), mostAtOnce)
+				if back > 3*time.Microsecond { // a hundred grants in each: these are many, so that all become one
+					require.EqualValues(t, 2, members(t, s.rdb, stored))
 				}
 			}
 		})

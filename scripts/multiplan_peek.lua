@@ -190,9 +190,10 @@ for i = 1, #KEYS do
       local from = whole(now - window + 1)
       oldest = redis.call('ZRANGEBYSCORE', key, from, '4503599627370495', 'WITHSCORES', 'LIMIT', '0', '1')
     end
-    local live, last = oldest[1] ~= nil, stored and redis.call('ZRANGE', key, '-1', '-1', 'WITHSCORES')
-    local refunds = stored and last[2] + 0 >= 4503599627370496
-    if live then
+    local live, refunds = oldest[1] ~= nil, false
+    if stored then
+      local last = redis.call('ZRANGE', key, '-1', '-1', 'WITHSCORES')
+      refunds = last[2] + 0 >= 4503599627370496
       if refunds then
         refundsFrom = whole(math.max(now - window + 1, 0) + 4503599627370496)
         local first = redis.call('ZRANGEBYSCORE', key, refundsFrom, '+inf', 'LIMIT', '0', '1')[1]
@@ -203,6 +204,8 @@ for i = 1, #KEYS do
         last = redis.call('ZREVRANGEBYSCORE', key, '4503599627370495', '-inf', 'WITHSCORES', 'LIMIT', '0', '1')
       end
       sum, newest = string.sub(last[1], 1, 12) + 0, last[2] + 0
+    end
+    if live then
       oldestUnits = string.sub(oldest[1], 14)
       oldestUnits = oldestUnits == '' and 1 or oldestUnits + 0
       before = (string.sub(oldest[1], 1, 12) - oldestUnits) % 100000000000
@@ -335,7 +338,8 @@ for i = 1, #KEYS do
     -- Found: the units spent and not earned again yet, 0 <= spent <= capacity. Where the clock stepped back it is
     -- all of the capacity, and "mend" says that it is to be stored. A key lives for up to a millisecond longer
     -- than it matters, and a key whose expiry was taken away lives on: what it says is over, and looks as if it
-    -- were far ahead.
+    -- were far ahead. What tells that is the key's expiry, wrong by a turn of the moments or not at all; by half a turn
+    -- is far enough, for the expiry of a key that moved to another server goes by the clock of that.
     local turn = modulus / n
     local clock = now % turn * n
     local spent, mend = 0, false
@@ -343,12 +347,12 @@ for i = 1, #KEYS do
     if arrival then
       spent = (arrival - clock) % modulus
       if spent > capacity then
-        if spent > modulus / 4 * 3 and redis.call('PEXPIRETIME', key) <= now / 1000 + 1 then
+        if spent > modulus / 4 * 3 and redis.call('PEXPIRETIME', key) <= (now + turn / 2) / 1000 + 1 then
           spent = 0
         else
           spent, mend = capacity, true
         end
-      elseif turn < 86400000000 and redis.call('PEXPIRETIME', key) > (now + spent / n) / 1000 + 2 then
+      elseif turn < 86400000000 and redis.call('PEXPIRETIME', key) > (now + spent / n + turn / 2) / 1000 + 2 then
         spent, mend = capacity, true
       end
     end

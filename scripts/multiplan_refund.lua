@@ -3,7 +3,7 @@
 -- ARGV:  of each plan its kind, and the arguments of its own script
 -- Reply: of each plan what its own script replies
 -- Cost:  that of each plan
--- Uses:  DECRBY GET HMGET HSET PEXPIREAT PEXPIRETIME PTTL SET TIME ZADD ZRANGE ZRANGEBYSCORE ZREM ZREMRANGEBYSCORE
+-- Uses:  DECRBY EXISTS GET HMGET HSET PEXPIREAT PEXPIRETIME PTTL SET TIME ZADD ZRANGE ZRANGEBYSCORE ZREM ZREMRANGEBYSCORE
 --        ZREVRANGEBYSCORE ZSCORE
 
 -- whole(integer): a whole number as text with all its digits. A number handed to a command as it is may be
@@ -20,6 +20,11 @@ end
 -- need its leading zeros.
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
+-- Every key is looked at before any is changed: one that is another node's now ends the script, which is then sent
+-- again.
+for i = 1, #KEYS do
+  redis.call('EXISTS', KEYS[i])
+end
 local reply, arg = {}, 1
 for i = 1, #KEYS do
   local key, kind = KEYS[i], ARGV[arg]
@@ -232,7 +237,8 @@ for i = 1, #KEYS do
     -- Found: the units spent and not earned again yet, 0 <= spent <= capacity. Where the clock stepped back it is
     -- all of the capacity, and "mend" says that it is to be stored. A key lives for up to a millisecond longer
     -- than it matters, and a key whose expiry was taken away lives on: what it says is over, and looks as if it
-    -- were far ahead.
+    -- were far ahead. What tells that is the key's expiry, wrong by a turn of the moments or not at all; by half a turn
+    -- is far enough, for the expiry of a key that moved to another server goes by the clock of that.
     local turn = modulus / n
     local clock = now % turn * n
     local spent, mend = 0, false
@@ -240,12 +246,12 @@ for i = 1, #KEYS do
     if arrival then
       spent = (arrival - clock) % modulus
       if spent > capacity then
-        if spent > modulus / 4 * 3 and redis.call('PEXPIRETIME', key) <= now / 1000 + 1 then
+        if spent > modulus / 4 * 3 and redis.call('PEXPIRETIME', key) <= (now + turn / 2) / 1000 + 1 then
           spent = 0
         else
           spent, mend = capacity, true
         end
-      elseif turn < 86400000000 and redis.call('PEXPIRETIME', key) > (now + spent / n) / 1000 + 2 then
+      elseif turn < 86400000000 and redis.call('PEXPIRETIME', key) > (now + spent / n + turn / 2) / 1000 + 2 then
         spent, mend = capacity, true
       end
     end

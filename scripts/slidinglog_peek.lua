@@ -47,9 +47,10 @@ if trim then
   local from = whole(now - window + 1)
   oldest = redis.call('ZRANGEBYSCORE', key, from, '4503599627370495', 'WITHSCORES', 'LIMIT', '0', '1')
 end
-local live, last = oldest[1] ~= nil, stored and redis.call('ZRANGE', key, '-1', '-1', 'WITHSCORES')
-local refunds = stored and last[2] + 0 >= 4503599627370496
-if live then
+local live, refunds = oldest[1] ~= nil, false
+if stored then
+  local last = redis.call('ZRANGE', key, '-1', '-1', 'WITHSCORES')
+  refunds = last[2] + 0 >= 4503599627370496
   if refunds then
     refundsFrom = whole(math.max(now - window + 1, 0) + 4503599627370496)
     local first = redis.call('ZRANGEBYSCORE', key, refundsFrom, '+inf', 'LIMIT', '0', '1')[1]
@@ -60,6 +61,8 @@ if live then
     last = redis.call('ZREVRANGEBYSCORE', key, '4503599627370495', '-inf', 'WITHSCORES', 'LIMIT', '0', '1')
   end
   sum, newest = string.sub(last[1], 1, 12) + 0, last[2] + 0
+end
+if live then
   oldestUnits = string.sub(oldest[1], 14)
   oldestUnits = oldestUnits == '' and 1 or oldestUnits + 0
   before = (string.sub(oldest[1], 1, 12) - oldestUnits) % 100000000000

@@ -7,7 +7,8 @@
 -- Found: the units spent and not earned again yet, 0 <= spent <= capacity. Where the clock stepped back it is
 -- all of the capacity, and "mend" says that it is to be stored. A key lives for up to a millisecond longer
 -- than it matters, and a key whose expiry was taken away lives on: what it says is over, and looks as if it
--- were far ahead.
+-- were far ahead. What tells that is the key's expiry, wrong by a turn of the moments or not at all; by half a turn
+-- is far enough, for the expiry of a key that moved to another server goes by the clock of that.
 local turn = modulus / n
 local clock = now % turn * n
 local spent, mend = 0, false
@@ -15,12 +16,12 @@ local arrival = redis.call('GET', key)
 if arrival then
   spent = (arrival - clock) % modulus
   if spent > capacity then
-    if spent > modulus / 4 * 3 and redis.call('PEXPIRETIME', key) <= now / 1000 + 1 then
+    if spent > modulus / 4 * 3 and redis.call('PEXPIRETIME', key) <= (now + turn / 2) / 1000 + 1 then
       spent = 0
     else
       spent, mend = capacity, true
     end
-  elseif turn < 86400000000 and redis.call('PEXPIRETIME', key) > (now + spent / n) / 1000 + 2 then
+  elseif turn < 86400000000 and redis.call('PEXPIRETIME', key) > (now + spent / n + turn / 2) / 1000 + 2 then
     spent, mend = capacity, true
   end
 end

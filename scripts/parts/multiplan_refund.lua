@@ -3,10 +3,15 @@
 -- ARGV:  of each plan its kind, and the arguments of its own script
 -- Reply: of each plan what its own script replies
 -- Cost:  that of each plan
--- Uses:  DECRBY GET HMGET HSET PEXPIREAT PEXPIRETIME PTTL SET TIME ZADD ZRANGE ZRANGEBYSCORE ZREM ZREMRANGEBYSCORE
+-- Uses:  DECRBY EXISTS GET HMGET HSET PEXPIREAT PEXPIRETIME PTTL SET TIME ZADD ZRANGE ZRANGEBYSCORE ZREM ZREMRANGEBYSCORE
 --        ZREVRANGEBYSCORE ZSCORE
 --@ whole
 --@ now
+-- Every key is looked at before any is changed: one that is another node's now ends the script, which is then sent
+-- again.
+for i = 1, #KEYS do
+  redis.call('EXISTS', KEYS[i])
+end
 local reply, arg = {}, 1
 for i = 1, #KEYS do
   local key, kind = KEYS[i], ARGV[arg]
