@@ -50,9 +50,8 @@ type attempt struct {
 // machine of two processors, where the servers need their share.
 const pace = 10 * time.Millisecond
 
-// memberTimeout fails no call on a machine that is busy elsewhere, where whoever is on his way to a server that answers may well
-// wait for a second.
-const memberTimeout = 5 * time.Second
+// memberTimeout fails no call to a server that answers, on a machine that is no busier than this makes it.
+const memberTimeout = time.Second
 
 // newAllower makes what decides a job.
 func newAllower(client *ration.Client, name, plan string) (ration.Allower, error) {
