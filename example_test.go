@@ -182,3 +182,107 @@ func ExampleSlidingLog() {
 	// 2 false 1 1m0s
 	// 1 true 0 0s
 }
+
+func ExampleMultiPlan() {
+	rdb, stop := exampleRedis()
+	defer stop()
+	client, err := ration.New(rdb, ration.WithTimeout(time.Second))
+	if err != nil {
+		panic(err)
+	}
+	defer client.Close()
+	checkout, err := client.Limiter("checkout", ration.MultiPlan{
+		{Name: "second", Plan: ration.GCRA{Rate: ration.PerSecond(10), Burst: 10}},
+		{Name: "day", Plan: ration.FixedWindow{Limit: 1000, Window: 24 * time.Hour}},
+		{Name: "tenant", Plan: ration.GCRA{Rate: ration.PerSecond(500), Burst: 500}, Scope: ration.PerTag},
+	})
+	if err != nil {
+		panic(err)
+	}
+	key := ration.TaggedKey("acme", "user", "7")
+	for _, n := range []int64{8, 3} {
+		d, err := checkout.AllowN(context.Background(), key, n)
+		if err != nil {
+			panic(err)
+		}
+		fmt.Printf("%d units: allowed %v by %q, retry after %v\n", n, d.Allowed, d.Plan, d.RetryAfter)
+		for _, plan := range d.Plans {
+			fmt.Printf("  %s: %d of %d left\n", plan.Name, plan.Remaining, plan.Limit)
+		}
+	}
+	// Output:
+	// 8 units: allowed true by "second", retry after 0s
+	//   second: 2 of 10 left
+	//   day: 992 of 1000 left
+	//   tenant: 492 of 500 left
+	// 3 units: allowed false by "second", retry after 100ms
+	//   second: 2 of 10 left
+	//   day: 992 of 1000 left
+	//   tenant: 492 of 500 left
+}
+
+func ExampleLimiter_Refund() {
+	rdb, stop := exampleRedis()
+	defer stop()
+	client, err := ration.New(rdb, ration.WithTimeout(time.Second))
+	if err != nil {
+		panic(err)
+	}
+	defer client.Close()
+	mails, err := client.Limiter("mails", ration.SlidingLog{Limit: 100, Window: time.Hour})
+	if err != nil {
+		panic(err)
+	}
+	ctx := context.Background()
+	d, err := mails.AllowN(ctx, "tenant:42", 30)
+	if err != nil || !d.Allowed {
+		panic(err)
+	}
+	fmt.Println(d.Remaining, "left")
+	// The mails could not be sent after all.
+	if err := mails.Refund(ctx, d); err != nil {
+		panic(err)
+	}
+	d, err = mails.Peek(ctx, "tenant:42")
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println(d.Remaining, "left")
+	// Output:
+	// 70 left
+	// 100 left
+}
+
+func ExampleChain() {
+	rdb, stop := exampleRedis()
+	defer stop()
+	client, err := ration.New(rdb, ration.WithTimeout(time.Second))
+	if err != nil {
+		panic(err)
+	}
+	defer client.Close()
+	all, err := client.Limiter("all", ration.GCRA{Rate: ration.PerSecond(5000), Burst: 5000},
+		ration.WithKeyFor(func(string) string { return "everyone" }))
+	if err != nil {
+		panic(err)
+	}
+	tenant, err := client.Limiter("tenant", ration.GCRA{Rate: ration.PerSecond(10), Burst: 2})
+	if err != nil {
+		panic(err)
+	}
+	chain, err := ration.Chain(tenant, all)
+	if err != nil {
+		panic(err)
+	}
+	for range 3 {
+		d, err := chain.Allow(context.Background(), "tenant:42")
+		if err != nil {
+			panic(err)
+		}
+		fmt.Println(d.Allowed, d.Plan)
+	}
+	// Output:
+	// true tenant
+	// true tenant
+	// false tenant
+}

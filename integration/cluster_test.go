@@ -6,8 +6,10 @@ import (
 	"path"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
@@ -42,13 +44,14 @@ const (
 
 // clusterScript starts the program of its first argument on each of the others, which are ports, and stays. The process of the
 // server of port P is named in /tmp/P.pid. A server that has ended is started again, with what it knew of the cluster and without
-// data, when there is a file /tmp/P.start. A node that does not answer for two seconds is given up.
+// data, when there is a file /tmp/P.start. A node that does not answer for two seconds is given up, unless NODE_TIMEOUT says another
+// number of milliseconds.
 const clusterScript = `
 serve() {
   while true; do
     "$program" --port "$1" --dir /tmp --protected-mode no --save "" --appendonly no \
       --cluster-enabled yes --cluster-config-file "nodes-$1.conf" --cluster-announce-ip 127.0.0.1 \
-      --cluster-node-timeout 2000 --repl-diskless-sync-delay 0 &
+      --cluster-node-timeout "${NODE_TIMEOUT:-2000}" --repl-timeout 1000000000 --repl-diskless-sync-delay 0 &
     echo $! >"/tmp/$1.pid"
     wait $!
     until [ -e "/tmp/$1.start" ]; do sleep 0.02; done
@@ -63,8 +66,37 @@ done
 wait
 `
 
+// startClusterWithClock starts a cluster whose servers all run on a clock of the test's, which shows start. None of them is given
+// up, however the clock jumps.
+func startClusterWithClock(t *testing.T, image string, start time.Time) (*cluster, *Clock) {
+	t.Helper()
+	clock, onClock := newContainerClock(t, start)
+	// Servers that come to know each other need a clock that goes on.
+	made := make(chan struct{})
+	var ticking sync.WaitGroup
+	ticking.Go(func() {
+		for {
+			select {
+			case <-made:
+				return
+			case <-time.After(10 * time.Millisecond):
+				clock.Advance(10 * time.Millisecond)
+			}
+		}
+	})
+	stop := sync.OnceFunc(func() {
+		close(made)
+		ticking.Wait()
+	})
+	t.Cleanup(stop)
+	never := testcontainers.WithEnv(map[string]string{"NODE_TIMEOUT": "1000000000000000"})
+	c := startCluster(t, image, onClock, never)
+	stop()
+	return c, clock
+}
+
 // startCluster starts a cluster of an image, and waits until each server knows that all is well.
-func startCluster(t *testing.T, image string) *cluster {
+func startCluster(t *testing.T, image string, options ...testcontainers.ContainerCustomizer) *cluster {
 	t.Helper()
 	c := &cluster{ports: freePorts(t, clusterNodes)}
 	command := []string{"sh", "-c", clusterScript, "cluster", program(image, "server")}
@@ -73,7 +105,7 @@ func startCluster(t *testing.T, image string) *cluster {
 		command = append(command, strconv.Itoa(port))
 		published[strconv.Itoa(port)+"/tcp"] = port
 	}
-	c.box = startBox(t, image, testcontainers.WithCmd(command...), withPublished(published))
+	c.box = startBox(t, image, append(options, testcontainers.WithCmd(command...), withPublished(published))...)
 
 	create := []string{program(image, "cli"), "--cluster", "create"}
 	for _, port := range c.ports {

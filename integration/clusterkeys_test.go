@@ -21,8 +21,10 @@ import (
 
 // B59: on a cluster every key has a counter of its own, in the slot that it ought to be in, and reaches it at once.
 func TestClusterKeys(t *testing.T) {
-	t.Parallel()
-	c := startCluster(t, redis8)
+	onEachCluster(t, testClusterKeys)
+}
+
+func testClusterKeys(t *testing.T, c *cluster) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	keys := slices.Concat(awkwardKeys(), randomKeys(rand.New(rand.NewPCG(seed, 0)), 1000))
@@ -54,10 +56,47 @@ func TestClusterKeys(t *testing.T) {
 			checkStored(t, c, prefix+":limiter:"+plan.kind, plan.numbers, keys)
 		})
 	}
+	t.Run("several plans", func(t *testing.T) { testClusterKeysOfMultiPlan(t, c, keys) })
 	after := c.errorCounts(t)
 	for _, redirection := range []string{"MOVED", "ASK", "CROSSSLOT", "TRYAGAIN", "CLUSTERDOWN"} {
 		require.Equal(t, before[redirection], after[redirection], redirection)
 	}
+}
+
+// The plans of a MultiPlan have a key each, in the slot of the request's key; a plan per tag has one for all keys of the tag.
+func testClusterKeysOfMultiPlan(t *testing.T, c *cluster, keys []string) {
+	prefix := freshPrefix()
+	limiter, err := newClient(t, c.newRedis(t, nil), ration.WithPrefix(prefix)).Limiter("limiter", ration.MultiPlan{
+		{Name: "fixed", Plan: ration.FixedWindow{Limit: 1, Window: time.Hour}},
+		{Name: "sliding", Plan: ration.SlidingWindow{Limit: 1, Window: time.Hour}},
+		{Name: "log", Plan: ration.SlidingLog{Limit: 1, Window: time.Hour}},
+		{Name: "bucket", Plan: ration.TokenBucket{Rate: ration.PerHour(1), Burst: 1}},
+		{Name: "gcra", Plan: ration.GCRA{Rate: ration.PerHour(1), Burst: 1}},
+		{Name: "tag", Plan: ration.FixedWindow{Limit: 1_000_000, Window: time.Hour}, Scope: ration.PerTag},
+	})
+	require.NoError(t, err)
+	for _, allowed := range []bool{true, false} {
+		for _, key := range keys {
+			d, err := limiter.Allow(t.Context(), key)
+			require.NoError(t, err, "%q", key)
+			require.Equal(t, allowed, d.Allowed, "%q: two keys share a counter, or one has two", key)
+		}
+	}
+	gcra := "-1-" + strconv.FormatInt(time.Hour.Microseconds(), 36) + "-1"
+	for head, numbers := range map[string]string{
+		"fixed:fw1": "", "sliding:sw1": "", "log:sl1": "", "bucket:tb1": "", "gcra:gc1": gcra,
+	} {
+		checkStored(t, c, prefix+":limiter/"+head, numbers, keys)
+	}
+	tags := make(map[string]bool)
+	for _, key := range keys {
+		if found := braced.FindStringSubmatch(key); found != nil {
+			key = "{" + found[1] + "}"
+		}
+		tags[key] = true
+	}
+	require.Less(t, len(tags), len(keys), "no two keys share a tag")
+	checkStored(t, c, prefix+":limiter/tag:fw1", "", slices.Collect(maps.Keys(tags)))
 }
 
 // checkStored looks up what the masters hold under a head, and finds the stored form of each key and nothing else, all in

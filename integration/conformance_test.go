@@ -2,6 +2,7 @@ package integration
 
 import (
 	"context"
+	"errors"
 	"strconv"
 	"testing"
 	"time"
@@ -39,6 +40,24 @@ func TestConformanceOnCluster(t *testing.T) {
 	s, clock := startClusterOfOne(t, redis8)
 	rdb := newClusterOfOne(t, s)
 	runConformance(t, &serverBackend{redis: rdb, clock: clock, client: newClient(t, rdb)})
+}
+
+// TestConformanceOnWholeCluster runs them where there are several masters, and every one of them has a replica.
+func TestConformanceOnWholeCluster(t *testing.T) {
+	t.Parallel()
+	for _, image := range clusterImages {
+		t.Run(image, func(t *testing.T) {
+			t.Parallel()
+			c, clock := startClusterWithClock(t, image, conformance.T0)
+			runConformance(t, &serverBackend{redis: c.rdb, clock: clock, client: newClient(t, c.rdb)})
+			c.eachMaster(t, func(ctx context.Context, node *redis.Client) error {
+				if n := countScriptCalls(t, node).started; n == 0 {
+					return errors.New("a master that was not asked")
+				}
+				return nil
+			})
+		})
+	}
 }
 
 // TestConformanceOnRing runs them where each key is on one of three servers.
