@@ -57,7 +57,7 @@ func (p *pointer) forward(client net.Conn) {
 
 // B69: the server behind an address has become a replica, and the address points to the new master; the connections to the
 // old one are still open. Each of them costs one call, which charges nothing, before the redis client gives it up.
-func TestDemotedServer(t *testing.T) {
+func TestDemotedServerOfB69(t *testing.T) {
 	t.Parallel()
 	const connections = 10
 	p := startPair(t)
