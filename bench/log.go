@@ -77,7 +77,7 @@ func (b *benchmark) logs(ctx context.Context) (logs, error) {
 		return result, err
 	}
 	measures = append(measures, func() (float64, error) {
-		micros, _, err := serverTime(ctx, rdb, base, base.stored(b.keys.next()), warmUp, b.part())
+		micros, _, err := serverTime(ctx, rdb, base, []string{base.stored(b.keys.next())}, warmUp, b.part())
 		return micros, err
 	})
 	b.tell("Time of calls on them")
@@ -117,7 +117,7 @@ func (b *benchmark) measuresOfLog(ctx context.Context, rdb *redis.Client, line *
 	}
 	denied := func(c scriptCall, storedKey string) func() (float64, error) {
 		return func() (float64, error) {
-			micros, replies, err := serverTime(ctx, rdb, c, storedKey, warmUp, b.part())
+			micros, replies, err := serverTime(ctx, rdb, c, []string{storedKey}, warmUp, b.part())
 			if err == nil {
 				err = checkReplies(replies, true)
 			}
@@ -139,7 +139,7 @@ func (b *benchmark) steadyLog(ctx context.Context, rdb *redis.Client, line *logL
 		return err
 	}
 	measure := func() (micros, held float64, err error) {
-		micros, replies, err := serverTime(ctx, rdb, call, call.stored(b.keys.next()), 2*line.length+warmUp, b.part())
+		micros, replies, err := serverTime(ctx, rdb, call, []string{call.stored(b.keys.next())}, 2*line.length+warmUp, b.part())
 		for _, reply := range replies {
 			left, e := remaining(reply)
 			if e != nil {
@@ -223,7 +223,7 @@ func fillLog(ctx context.Context, rdb *redis.Client, call scriptCall, storedKey 
 
 // remaining are the units that remain, as a SlidingLog's script says.
 func remaining(reply any) (int64, error) {
-	if r, _ := reply.([]any); len(r) == 4 {
+	if r, _ := reply.([]any); len(r) == 6 {
 		if n, ok := r[1].(int64); ok {
 			return n, nil
 		}
@@ -250,7 +250,7 @@ func (b *benchmark) logsOut(ctx context.Context, rdb *redis.Client, n int) ([]lo
 		}
 		var most float64
 		for range outCalls {
-			micros, replies, err := serverTime(ctx, rdb, call, key, 0, 1)
+			micros, replies, err := serverTime(ctx, rdb, call, []string{key}, 0, 1)
 			if err == nil {
 				err = checkReplies(replies, false)
 			}

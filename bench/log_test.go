@@ -48,7 +48,7 @@ func TestFullLog(t *testing.T) {
 		members, err := server.ZMembers(key)
 		require.NoError(t, err)
 		require.Len(t, members, c.n)
-		_, replies, err := serverTime(t.Context(), rdb, call, key, 0, 1)
+		_, replies, err := serverTime(t.Context(), rdb, call, []string{key}, 0, 1)
 		require.NoError(t, err)
 		require.NoError(t, checkReplies(replies, true))
 	}
@@ -70,7 +70,7 @@ func TestLetOut(t *testing.T) {
 			require.NoError(t, err)
 			require.Len(t, members, c.held)
 		}
-		_, replies, err := serverTime(t.Context(), rdb, call, key, 0, 1)
+		_, replies, err := serverTime(t.Context(), rdb, call, []string{key}, 0, 1)
 		require.NoError(t, err)
 		left, err := remaining(replies[0])
 		require.NoError(t, err)
@@ -96,10 +96,10 @@ func TestFillAndWaitMissesGrants(t *testing.T) {
 
 func TestRemaining(t *testing.T) {
 	t.Parallel()
-	left, err := remaining([]any{int64(1), int64(5), int64(0), int64(9)})
+	left, err := remaining([]any{int64(1), int64(5), int64(0), int64(9), int64(5), int64(1)})
 	require.NoError(t, err)
 	require.EqualValues(t, 5, left)
-	for _, reply := range []any{nil, int64(1), []any{int64(1), int64(5)}, []any{int64(1), "5", int64(0), int64(9)}} {
+	for _, reply := range []any{nil, int64(1), []any{int64(1), int64(5)}, []any{int64(1), "5", int64(0), int64(9), int64(5), int64(1)}} {
 		_, err := remaining(reply)
 		require.Error(t, err, "%v", reply)
 	}

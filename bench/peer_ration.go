@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -36,20 +37,41 @@ func gcraPlan(q quota) ration.Plan {
 }
 
 func tokenBucket() peer {
-	return ofRation("tokenbucket", "ration with the plan TokenBucket", func(q quota) ration.Plan {
-		return ration.TokenBucket{Rate: ration.Every(q.refill), Burst: q.units}
-	}, (*ration.Limiter).Allow)
+	return ofRation("tokenbucket", "ration with the plan TokenBucket", tokenBucketPlan, (*ration.Limiter).Allow)
+}
+
+func tokenBucketPlan(q quota) ration.Plan {
+	return ration.TokenBucket{Rate: ration.Every(q.refill), Burst: q.units}
 }
 
 func fixedWindow() peer {
-	return ofRation("fixedwindow", "ration with the plan FixedWindow", func(q quota) ration.Plan {
-		return ration.FixedWindow{Limit: q.units, Window: q.window}
-	}, (*ration.Limiter).Allow)
+	return ofRation("fixedwindow", "ration with the plan FixedWindow", fixedWindowPlan, (*ration.Limiter).Allow)
+}
+
+func fixedWindowPlan(q quota) ration.Plan {
+	return ration.FixedWindow{Limit: q.units, Window: q.window}
 }
 
 func slidingWindow() peer {
-	return ofRation("slidingwindow", "ration with the plan SlidingWindow", func(q quota) ration.Plan {
-		return ration.SlidingWindow{Limit: q.units, Window: q.window}
+	return ofRation("slidingwindow", "ration with the plan SlidingWindow", slidingWindowPlan, (*ration.Limiter).Allow)
+}
+
+func slidingWindowPlan(q quota) ration.Plan {
+	return ration.SlidingWindow{Limit: q.units, Window: q.window}
+}
+
+// plansTogether is how many plans a MultiPlan has here.
+const plansTogether = 4
+
+// together is a MultiPlan of some plans of one kind.
+func together(name string, plan func(quota) ration.Plan) peer {
+	about := fmt.Sprintf("ration with a MultiPlan of %d such plans", plansTogether)
+	return ofRation(fmt.Sprintf("%d %s together", plansTogether, name), about, func(q quota) ration.Plan {
+		var all ration.MultiPlan
+		for i := range plansTogether {
+			all = append(all, ration.NamedPlan{Name: strconv.Itoa(i), Plan: plan(q)})
+		}
+		return all
 	}, (*ration.Limiter).Allow)
 }
 

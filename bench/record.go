@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
@@ -12,13 +13,25 @@ import (
 
 // scriptCall is what a limiter sends to Redis to decide about a key.
 type scriptCall struct {
-	digest     string // the script's SHA-1
-	head, tail string // around the key, in the name that it has in Redis
-	args       []any  // behind the key
+	digest string // the script's SHA-1
+	names  []name
+	args   []any // behind the keys
 }
 
-// stored is what a key is called in Redis.
-func (c scriptCall) stored(key string) string { return c.head + key + c.tail }
+// name is what a key is called in Redis: what stands around it.
+type name struct{ head, tail string }
+
+// stored is what a key is called in Redis; the first of its names, where a script has several.
+func (c scriptCall) stored(key string) string { return c.allStored(key)[0] }
+
+// allStored is what a key is called in Redis, as each of the script's keys.
+func (c scriptCall) allStored(key string) []string {
+	all := make([]string, len(c.names))
+	for i, n := range c.names {
+		all[i] = n.head + key + n.tail
+	}
+	return all
+}
 
 // costing is the same call for a request of so many units, of a script whose first argument they are.
 func (c scriptCall) costing(units int) scriptCall {
@@ -27,9 +40,9 @@ func (c scriptCall) costing(units int) scriptCall {
 	return c
 }
 
-// add puts a call about a stored key into a pipeline.
-func (c scriptCall) add(ctx context.Context, p redis.Pipeliner, storedKey string) {
-	p.EvalSha(ctx, c.digest, []string{storedKey}, c.args...)
+// add puts a call about stored keys into a pipeline.
+func (c scriptCall) add(ctx context.Context, p redis.Pipeliner, storedKeys ...string) {
+	p.EvalSha(ctx, c.digest, storedKeys, c.args...)
 }
 
 // recordCall lets a peer decide about a key, twice, and notes the script call it makes when Redis knows the script.
@@ -50,14 +63,22 @@ func recordCall(ctx context.Context, p peer, o *redis.Options, q quota, key stri
 			return scriptCall{}, fmt.Errorf("%s: %w", p.name, err)
 		}
 	}
-	if len(r.args) < 4 || r.args[0] != "evalsha" || fmt.Sprint(r.args[2]) != "1" {
-		return scriptCall{}, fmt.Errorf("%s sends %v, not a script call with one key", p.name, r.args)
+	if len(r.args) < 4 || r.args[0] != "evalsha" {
+		return scriptCall{}, fmt.Errorf("%s sends %v, not a script call with a key", p.name, r.args)
 	}
-	head, tail, found := strings.Cut(fmt.Sprint(r.args[3]), key)
-	if !found {
-		return scriptCall{}, fmt.Errorf("%s stores %q as %q", p.name, key, r.args[3])
+	n, err := strconv.Atoi(fmt.Sprint(r.args[2]))
+	if err != nil || n < 1 || len(r.args) < 3+n {
+		return scriptCall{}, fmt.Errorf("%s sends %v, not a script call with a key", p.name, r.args)
 	}
-	return scriptCall{digest: fmt.Sprint(r.args[1]), head: head, tail: tail, args: r.args[4:]}, nil
+	c := scriptCall{digest: fmt.Sprint(r.args[1]), args: r.args[3+n:]}
+	for _, stored := range r.args[3 : 3+n] {
+		head, tail, found := strings.Cut(fmt.Sprint(stored), key)
+		if !found {
+			return scriptCall{}, fmt.Errorf("%s stores %q as %q", p.name, key, stored)
+		}
+		c.names = append(c.names, name{head, tail})
+	}
+	return c, nil
 }
 
 // recorder is a hook of a redis client that keeps the arguments of the last command.

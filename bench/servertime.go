@@ -31,10 +31,17 @@ func scripts() []script {
 		{tokenBucket(), 1.3, 1},
 		{slidingWindow(), 1.3, 1},
 		{peer: slidingLog()},
+		{together("gcra", gcraPlan), togetherAim(3), 0},
+		{together("fixedwindow", fixedWindowPlan), togetherAim(3), 0},
+		{together("tokenbucket", tokenBucketPlan), togetherAim(5), 0},
+		{together("slidingwindow", slidingWindowPlan), togetherAim(5), 0},
 		{peer: redisRate()},
 		{peer: again},
 	}
 }
+
+// togetherAim is that of a MultiPlan, from the microseconds that each of its plans may take where the baseline takes 4.5.
+func togetherAim(micros float64) aim { return aim(plansTogether * micros / 4.5) }
 
 // spent is used up by a few requests, also by requests for a count, and then gives back what scarce does.
 var spent = quota{units: aCount, refill: 50 * time.Millisecond, window: aCount * 50 * time.Millisecond}
@@ -67,8 +74,8 @@ func (b *benchmark) serverTimes(ctx context.Context) (serverTimes, error) {
 			}
 		}
 		measured, err := inRounds(b.parts*b.rounds, len(calls), func(i int) (float64, error) {
-			key := calls[i].stored(b.keys.next())
-			micros, replies, err := serverTime(ctx, rdb, calls[i], key, warmUp, b.part())
+			keys := calls[i].allStored(b.keys.next())
+			micros, replies, err := serverTime(ctx, rdb, calls[i], keys, warmUp, b.part())
 			if err == nil {
 				err = checkReplies(replies, c.denied)
 			}
@@ -115,19 +122,19 @@ func checkReplies(replies []any, denied bool) error {
 	}
 }
 
-// serverTime is how long Redis itself takes for a script call on a stored key, in microseconds: the mean of n calls, sent in
+// serverTime is how long Redis itself takes for a script call on stored keys, in microseconds: the mean of n calls, sent in
 // one pipeline behind others that warm up, so that Redis does nothing else meanwhile. It is NaN where Redis does not tell.
 // The replies are those of the n calls.
 func serverTime(
-	ctx context.Context, rdb *redis.Client, c scriptCall, storedKey string, warm, n int,
+	ctx context.Context, rdb *redis.Client, c scriptCall, storedKeys []string, warm, n int,
 ) (micros float64, replies []any, err error) {
 	pipe := rdb.Pipeline()
 	for range warm {
-		c.add(ctx, pipe, storedKey)
+		c.add(ctx, pipe, storedKeys...)
 	}
 	before := pipe.Info(ctx, "commandstats")
 	for range n {
-		c.add(ctx, pipe, storedKey)
+		c.add(ctx, pipe, storedKeys...)
 	}
 	after := pipe.Info(ctx, "commandstats")
 	commands, err := pipe.Exec(ctx)

@@ -16,7 +16,7 @@ func TestScripts(t *testing.T) {
 	for _, s := range scripts() {
 		names = append(names, s.name)
 	}
-	require.Subset(t, names, []string{"gcra", "gcra for a count", "fixedwindow", "tokenbucket", "slidingwindow", "slidinglog", baseline})
+	require.Subset(t, names, []string{"gcra", "gcra for a count", "fixedwindow", "tokenbucket", "slidingwindow", "slidinglog", "4 gcra together", baseline})
 }
 
 // All calls are made, warm-up included, and the replies are those of the others, whether Redis tells the time they took or
@@ -28,7 +28,7 @@ func TestServerTime(t *testing.T) {
 	require.NoError(t, err)
 	rdb := redis.NewClient(o)
 	defer func() { _ = rdb.Close() }()
-	micros, replies, err := serverTime(t.Context(), rdb, call, call.stored("other"), 3, 8)
+	micros, replies, err := serverTime(t.Context(), rdb, call, []string{call.stored("other")}, 3, 8)
 	require.NoError(t, err)
 	require.True(t, math.IsNaN(micros))
 	require.Len(t, replies, 8)
@@ -48,10 +48,10 @@ func TestServerTimeFails(t *testing.T) {
 	require.NoError(t, server.Set("no-bucket", "1"))
 	rdb := redis.NewClient(o)
 	defer func() { _ = rdb.Close() }()
-	_, _, err = serverTime(t.Context(), rdb, call, "no-bucket", 0, 2)
+	_, _, err = serverTime(t.Context(), rdb, call, []string{"no-bucket"}, 0, 2)
 	require.ErrorContains(t, err, "WRONGTYPE")
 	server.SetError("ERR out of order")
-	_, _, err = serverTime(t.Context(), rdb, call, "other", 1, 0)
+	_, _, err = serverTime(t.Context(), rdb, call, []string{"other"}, 1, 0)
 	require.ErrorContains(t, err, "out of order", "also in the warm-up")
 }
 
@@ -85,7 +85,7 @@ func TestSpentIsSpent(t *testing.T) {
 			require.NoError(t, err)
 			rdb := redis.NewClient(o)
 			defer func() { _ = rdb.Close() }()
-			_, replies, err := serverTime(t.Context(), rdb, call, call.stored("other"), warmUp, 20)
+			_, replies, err := serverTime(t.Context(), rdb, call, call.allStored("other"), warmUp, 20)
 			require.NoError(t, err)
 			for _, reply := range replies {
 				ok, err := granted(reply)
