@@ -52,7 +52,7 @@ var multiPlanRefund = script{name: "multiplan_refund", source: &multiPlanRefundS
 //go:embed scripts/multiplan_take.lua
 var multiPlanTakeSource string
 
-var multiPlanTake = script{name: "multiplan_take", source: &multiPlanTakeSource, digest: "7640294476e57805d518f90ecba6f070170225d6", fields: 0}
+var multiPlanTake = script{name: "multiplan_take", source: &multiPlanTakeSource, digest: "8f169a24a0c653911be171a1f71dcf47a324add7", fields: 0}
 
 //go:embed scripts/slidinglog_peek.lua
 var slidingLogPeekSource string

@@ -23,9 +23,9 @@ end
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 local nowMillis = (now - now % 1000) / 1000
--- Every plan is looked at before any is charged, for a key of another type ends the script. A charge is a
--- function of what was found.
-local granted, charges, reply, arg = count, {}, {}, 3
+-- Every plan is looked at before any is charged, for a key of another type ends the script. A charge is a function of
+-- what was found. (That of a GCRA, which has least to do, is not: a function costs more, for each variable it keeps.)
+local granted, charges, found, reply, arg = count, {}, {}, {}, 3
 for i = 1, #KEYS do
   local key, kind = KEYS[i], ARGV[arg]
   if kind == 'fw' then
@@ -539,25 +539,29 @@ for i = 1, #KEYS do
     if one * count > room then
       granted = math.min(granted, (room - room % one) / one)
     end
-    charges[i] = function(filled)
-      local units = granted * one
-      -- What is spent is stored when something was granted or given back ("units"), or the stored moment or its
-      -- expiry has to be mended. Whether a key that is not written has an expiry, one request in sixty-four looks.
-      spent = spent + units
-      if units ~= 0 or mend or arrival and now % 64 == 0 and redis.call('PTTL', key) == -1 then
-        local full = now + (spent + -spent % n) / n
-        local moment = math.max(full + -full % 1000, now - now % 1000 + 1000) / 1000
-        if units ~= 0 or mend then
-          arrival = whole((clock + spent) % modulus)
-        end
-        redis.call('SET', key, arrival, 'PXAT', whole(moment))
-      end
-      reply[filled + 1], reply[filled + 2] = spent, now
-    end
+    found[i] = { key, spent, mend, arrival, clock, modulus, n, one }
   end
 end
 reply[1] = granted
 for i = 1, #KEYS do
-  charges[i](#reply)
+  local charge, filled = found[i], #reply
+  if charge then
+    local key, spent, mend, arrival = charge[1], charge[2], charge[3], charge[4]
+    local clock, modulus, n, units = charge[5], charge[6], charge[7], granted * charge[8]
+    -- What is spent is stored when something was granted or given back ("units"), or the stored moment or its
+    -- expiry has to be mended. Whether a key that is not written has an expiry, one request in sixty-four looks.
+    spent = spent + units
+    if units ~= 0 or mend or arrival and now % 64 == 0 and redis.call('PTTL', key) == -1 then
+      local full = now + (spent + -spent % n) / n
+      local moment = math.max(full + -full % 1000, now - now % 1000 + 1000) / 1000
+      if units ~= 0 or mend then
+        arrival = whole((clock + spent) % modulus)
+      end
+      redis.call('SET', key, arrival, 'PXAT', whole(moment))
+    end
+    reply[filled + 1], reply[filled + 2] = spent, now
+  else
+    charges[i](filled)
+  end
 end
 return reply

@@ -10,9 +10,9 @@ local cost, count = ARGV[1] + 0, ARGV[2] == '1' and 1 or ARGV[2] + 0
 --@ whole
 --@ now
 local nowMillis = (now - now % 1000) / 1000
--- Every plan is looked at before any is charged, for a key of another type ends the script. A charge is a
--- function of what was found.
-local granted, charges, reply, arg = count, {}, {}, 3
+-- Every plan is looked at before any is charged, for a key of another type ends the script. A charge is a function of
+-- what was found. (That of a GCRA, which has least to do, is not: a function costs more, for each variable it keeps.)
+local granted, charges, found, reply, arg = count, {}, {}, {}, 3
 for i = 1, #KEYS do
   local key, kind = KEYS[i], ARGV[arg]
   if kind == 'fw' then
@@ -74,15 +74,19 @@ for i = 1, #KEYS do
     --@ gcra_look
     local room, one = capacity - spent, cost * unit
     --@ multiplan_fits
-    charges[i] = function(filled)
-      local units = granted * one
-      --@ gcra_charge
-      reply[filled + 1], reply[filled + 2] = spent, now
-    end
+    found[i] = { key, spent, mend, arrival, clock, modulus, n, one }
   end
 end
 reply[1] = granted
 for i = 1, #KEYS do
-  charges[i](#reply)
+  local charge, filled = found[i], #reply
+  if charge then
+    local key, spent, mend, arrival = charge[1], charge[2], charge[3], charge[4]
+    local clock, modulus, n, units = charge[5], charge[6], charge[7], granted * charge[8]
+    --@ gcra_charge
+    reply[filled + 1], reply[filled + 2] = spent, now
+  else
+    charges[i](filled)
+  end
 end
 return reply
