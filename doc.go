@@ -1,7 +1,8 @@
 // Package ration shares one quota across a fleet of services. Redis or Redis Cluster holds the count, Lua scripts decide
 // there atomically, and every call ends within a hard timeout.
 //
-// A [Plan] says what is allowed: [TokenBucket], [GCRA], [FixedWindow], [SlidingWindow] or [SlidingLog]. A [Limiter] is a plan
+// A [Plan] says what is allowed: [TokenBucket], [GCRA], [FixedWindow], [SlidingWindow] or [SlidingLog], or a [MultiPlan] of
+// several, all or nothing. A [Limiter] is a plan
 // bound to a [Client] under a name. A [Decision] is its answer for a key, that is, for whom the quota is charged to:
 //
 //	rdb := redis.NewClient(&redis.Options{Addr: "localhost:6379"})

@@ -68,8 +68,8 @@ test_module() (
   fi
   # A hundred thousand operations at random against the exact model; `make soak` does a million.
   if [ "$1" = . ]; then
-    echo "+ RATION_LEAST_OPERATIONS=100000 go test -run ^TestModel\$ -rapid.checks=700 ."
-    RATION_LEAST_OPERATIONS=100000 go test -run '^TestModel$' -rapid.checks=700 -timeout 20m . || status=1
+    echo "+ RATION_LEAST_OPERATIONS=100000 go test -run ^TestModel\$ -rapid.checks=600 ."
+    RATION_LEAST_OPERATIONS=100000 go test -run '^TestModel$' -rapid.checks=600 -timeout 20m . || status=1
   fi
   exit $status
 )

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -56,11 +57,41 @@ func testClusterKeys(t *testing.T, c *cluster) {
 			checkStored(t, c, prefix+":limiter:"+plan.kind, plan.numbers, keys)
 		})
 	}
+	t.Run("shards", func(t *testing.T) { testClusterShards(t, c) })
 	t.Run("several plans", func(t *testing.T) { testClusterKeysOfMultiPlan(t, c, keys) })
 	after := c.errorCounts(t)
 	for _, redirection := range []string{"MOVED", "ASK", "CROSSSLOT", "TRYAGAIN", "CLUSTERDOWN"} {
 		require.Equal(t, before[redirection], after[redirection], redirection)
 	}
+}
+
+// The shards of a hot key are in slots of their own, on every master, and grant the quota together.
+func testClusterShards(t *testing.T, c *cluster) {
+	const limit, shards = 101, 8
+	prefix := freshPrefix()
+	limiter, err := newClient(t, c.newRedis(t, nil), ration.WithPrefix(prefix)).Limiter("limiter",
+		ration.SlidingLog{Limit: limit, Window: time.Hour}, ration.WithShards(shards))
+	require.NoError(t, err)
+	granted := 0
+	for range 8 * limit {
+		d, err := limiter.Allow(t.Context(), "hot")
+		require.NoError(t, err)
+		if d.Allowed {
+			granted++
+		}
+	}
+	require.Equal(t, limit, granted)
+	var stored, masters atomic.Int64
+	c.eachMaster(t, func(ctx context.Context, node *redis.Client) error {
+		keys, err := node.Keys(ctx, prefix+":*").Result()
+		stored.Add(int64(len(keys)))
+		if len(keys) > 0 {
+			masters.Add(1)
+		}
+		return err
+	})
+	require.EqualValues(t, shards, stored.Load())
+	require.EqualValues(t, clusterMasters, masters.Load())
 }
 
 // The plans of a MultiPlan have a key each, in the slot of the request's key; a plan per tag has one for all keys of the tag.
