@@ -130,6 +130,36 @@ func TestClusterKeyOfSeveralPlansOverWhileSlotMoves(t *testing.T) {
 	})
 }
 
+// A first request for several plans finds no keys in a slot that is leaving, and the new master makes none before it has the slot:
+// it is sent until its timeout is over, and charged nothing; when the slot has moved, it is decided.
+func TestClusterFirstRequestForSeveralPlansWhileSlotMoves(t *testing.T) {
+	onEachCluster(t, func(t *testing.T, c *cluster) {
+		shards := c.shards(t)
+		from, to := shards[0], shards[1]
+		client := newClient(t, c.newRedis(t, nil), ration.WithPrefix(freshPrefix()), ration.WithTimeout(100*time.Millisecond))
+		limiter, err := client.Limiter("limiter", together(plansOf(plenty)))
+		require.NoError(t, err)
+		key := ration.TaggedKey(from.tag, "tenant")
+		require.NoError(t, client.Ping(t.Context()))
+
+		c.openSlot(t, from.slot, from.master, to.master)
+		torn := c.errorCounts(t)["TRYAGAIN"]
+		_, err = limiter.Allow(t.Context(), key)
+		require.ErrorIs(t, err, ration.ErrUnavailable)
+		require.NotErrorIs(t, err, ration.ErrConfiguration)
+		require.Greater(t, c.errorCounts(t)["TRYAGAIN"], torn+1, "it was sent more than once")
+		c.closeSlot(t, from.slot, from.master, to.master)
+		d, err := limiter.Peek(t.Context(), key)
+		require.NoError(t, err)
+		for _, p := range d.Plans {
+			require.Equal(t, p.Limit, p.Remaining, "%s: charged", p.Plan)
+		}
+		d, err = limiter.Allow(t.Context(), key)
+		require.NoError(t, err)
+		require.True(t, d.Allowed)
+	})
+}
+
 // awaitTryAgain waits until some caller has been told to try again, beyond those that were already.
 func (c *cluster) awaitTryAgain(t *testing.T, already int64) {
 	t.Helper()
