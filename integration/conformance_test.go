@@ -50,7 +50,7 @@ func TestConformanceOnWholeCluster(t *testing.T) {
 			t.Parallel()
 			c, clock := startClusterWithClock(t, image, conformance.T0)
 			runConformance(t, &serverBackend{redis: c.rdb, clock: clock, client: newClient(t, c.rdb)})
-			c.eachMaster(t, func(ctx context.Context, node *redis.Client) error {
+			c.eachMaster(t, func(_ context.Context, node *redis.Client) error {
 				if n := countScriptCalls(t, node).started; n == 0 {
 					return errors.New("a master that was not asked")
 				}
