@@ -60,8 +60,8 @@ func (c *LimiterChain) AllowN(ctx context.Context, key string, n int64) (Decisio
 // Take decides a request; Allow and AllowN are short for it. A mistake in the request is found before any limiter is asked.
 // Request.Keys and Request.Plan are not for a chain.
 //
-// A denial is the Decision of the limiter that denied, with its name as Plan: those behind it were not asked, so the request may
-// have to wait for longer than RetryAfter. Of an allowed request Limit and Remaining are the least of all limiters, ResetAfter
+// A denial is the Decision of the limiter that denied. Its Plan is the name of the limiter, or limiter/plan where that has a
+// MultiPlan. Those behind it were not asked, so the request may have to wait for longer than RetryAfter. Of an allowed request Limit and Remaining are the least of all limiters, ResetAfter
 // the longest, and Plan names the one with the least left in proportion. Plans has each limiter that had a say, by its name, and
 // a plan of a MultiPlan as limiter/plan.
 //
@@ -72,10 +72,10 @@ func (c *LimiterChain) Take(ctx context.Context, r Request) (Decision, error) {
 		return Decision{}, ErrClosed
 	}
 	if r.Keys != nil {
-		return Decision{}, fmt.Errorf("%w: Keys are not for a chain", ErrInvalidKey)
+		return Decision{}, fmt.Errorf("%w: Keys are not for a chain: make its limiters WithKeyFor", ErrInvalidKey)
 	}
 	if r.Plan != nil {
-		return Decision{}, fmt.Errorf("%w: a plan for one request is not for a chain", ErrPlanKind)
+		return Decision{}, fmt.Errorf("%w: a plan for one request is not for a chain: make its limiters WithPlanFor", ErrPlanKind)
 	}
 	for _, l := range c.limiters {
 		if _, err := l.check(r); err != nil {
@@ -86,8 +86,7 @@ func (c *LimiterChain) Take(ctx context.Context, r Request) (Decision, error) {
 	for _, l := range c.limiters {
 		d, err := l.Take(ctx, r)
 		if err != nil || !d.Allowed {
-			// The caller may be gone; what is to be given back is given back all the same.
-			_ = c.giveBack(context.WithoutCancel(orBackground(ctx)), granted)
+			_ = c.giveBack(ctx, granted)
 			return l.denial(d), err
 		}
 		granted = append(granted, d)
@@ -95,7 +94,7 @@ func (c *LimiterChain) Take(ctx context.Context, r Request) (Decision, error) {
 	return c.all(granted), nil
 }
 
-// Refund gives back what a decision of this chain took, as each of its limiters does, all at once.
+// Refund gives back what a decision of this chain took, as each of its limiters does, all at once. The end of ctx does not stop it.
 //
 // Errors: ErrForeignDecision, and those of a limiter that failed.
 func (c *LimiterChain) Refund(ctx context.Context, d Decision) error {

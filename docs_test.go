@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -36,6 +37,27 @@ func TestBehavioursAreTested(t *testing.T) {
 	for _, scenario := range scenarios {
 		require.True(t, strings.Contains(code.String(), `{"`+scenario[1]+" "), "no scenario %s", scenario[1])
 	}
+}
+
+// The README lists the commands that a user needs: those of the scripts, and ours.
+func TestReadmeListsCommands(t *testing.T) {
+	t.Parallel()
+	needed := []string{"+evalsha", "+eval", "+unlink", "+ping"}
+	paths, err := filepath.Glob("scripts/*.lua")
+	require.NoError(t, err)
+	for _, path := range paths {
+		source, err := os.ReadFile(path)
+		require.NoError(t, err)
+		for _, call := range redisCall.FindAllStringSubmatch(string(source), -1) {
+			needed = append(needed, "+"+strings.ToLower(call[1]))
+		}
+	}
+	slices.Sort(needed[4:])
+	readme, err := os.ReadFile("README.md")
+	require.NoError(t, err)
+	listed := regexp.MustCompile("(?s)```\n(\\+evalsha .*?)```").FindSubmatch(readme)
+	require.NotNil(t, listed)
+	require.ElementsMatch(t, slices.Compact(needed), strings.Fields(string(listed[1])))
 }
 
 // The program in the README compiles as it stands.

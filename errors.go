@@ -83,7 +83,7 @@ func (e *PlanError) Unwrap() error { return ErrInvalidPlan }
 
 // CostError says that a request asks for more than its plan can ever admit. It wraps ErrCostExceedsLimit.
 type CostError struct {
-	Plan  string // the plan as ParsePlan reads it; of a MultiPlan the one that can admit least, with its name
+	Plan  string // the plan as ParsePlan reads it; of a MultiPlan the one that can admit least, with its name; or a shard of it
 	Cost  int64  // units
 	Limit int64  // the greatest cost that can pass, units
 }

@@ -148,6 +148,9 @@ func (p *preparedPlan) outcomeOf(r reply, cost, count int64) (o outcome, plausib
 // costError is the error of a cost above the plan's limit. Of a MultiPlan it names the plan that limits most.
 func (p *preparedPlan) costError(cost int64) error {
 	text := p.text
+	if p.shards != nil {
+		text = fmt.Sprintf("one of the %d shards of %s", len(p.shards), p.text)
+	}
 	for _, one := range p.parts {
 		if one.limit == p.limit {
 			text = one.name + ": " + one.text

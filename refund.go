@@ -18,8 +18,11 @@ func (l *Limiter) sharesWith(other *Limiter) bool {
 	return l.executor == other.executor && l.keys == other.keys
 }
 
-// Refund gives back what a decision took: to the key and under the plan that it was decided by. A denied decision, and one of
-// cost 0, took nothing: nothing is sent then. One round trip; writes the keys of the decision, and no longer than they lived anyway.
+// Refund gives back what a decision took: to the key and under the plan that it was decided by. A denied decision, one of cost 0,
+// and the zero one beside an error took nothing that can be given back: nothing is sent then. One round trip; writes the keys of the
+// decision, and no longer than they lived anyway.
+//
+// The end of ctx does not stop it, for the request that ended may be why: it ends within the timeout of the limiter.
 //
 // Never is more given back than still weighs on the quota, so that nobody is granted what would not have been, had nothing been
 // taken in the first place. Of a FixedWindow the units go back to the window that they were taken from, while it is open; of a
@@ -44,6 +47,7 @@ func (l *Limiter) Refund(ctx context.Context, d Decision) error {
 		return l.named(ErrForeignDecision)
 	}
 	lead := r.plan.takenBy(r.answer, r.units)
+	ctx = context.WithoutCancel(orBackground(ctx))
 	_, err := l.executor.call(ctx, l.config.timeout, r.plan.refund, r.keys, lead, r.plan.argsRefund)
 	return l.named(err)
 }

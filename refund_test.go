@@ -1,6 +1,7 @@
 package ration_test
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -106,4 +107,21 @@ func TestRefundOfAllowUpTo(t *testing.T) {
 		require.NoError(t, err)
 		require.EqualValues(t, 6, d.Remaining, plan)
 	}
+}
+
+// The request that ended is often why something is given back.
+func TestRefundAfterTheRequestEnded(t *testing.T) {
+	t.Parallel()
+	client := rationtest.New(t).Client
+	chain, user, all := newChain(t, client, perMinute(5), perMinute(7))
+	ctx, cancel := context.WithCancel(t.Context())
+	d, err := user.AllowN(ctx, "user:7", 2)
+	require.NoError(t, err)
+	chained, err := chain.AllowN(ctx, "user:7", 3)
+	require.NoError(t, err)
+	cancel()
+	require.NoError(t, user.Refund(ctx, d))
+	require.NoError(t, chain.Refund(ctx, chained))
+	require.EqualValues(t, 5, remaining(t, user, "user:7"))
+	require.EqualValues(t, 7, remaining(t, all, ""))
 }

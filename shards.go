@@ -21,7 +21,8 @@ const shardNames = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwx
 // and a denied request might have passed at a third shard. The shards together never grant more than the plan.
 //
 // Where there are at least ten units for each shard, and requests of one unit for 1.2 times the quota, at least 98 % of the quota
-// are used. A request cannot cost more than the smallest share.
+// are used. Near its quota a key is now and then denied though some shard has room. A request cannot cost more than the smallest
+// share.
 //
 // Limit and Remaining of a [Decision] are those of the shard that decided, and RetryAfter is the lesser wait of the two
 // that denied: a request then may be denied again. Peek sums up all shards, and Reset forgets them, by one call for each, at once.

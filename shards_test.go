@@ -135,7 +135,7 @@ func TestShardsRefused(t *testing.T) {
 	_, err = limiter.AllowN(t.Context(), "key", 13)
 	var cost *ration.CostError
 	require.ErrorAs(t, err, &cost)
-	require.Equal(t, ration.CostError{Plan: "fixed-window 100/1m", Cost: 13, Limit: 12}, *cost)
+	require.Equal(t, ration.CostError{Plan: "one of the 8 shards of fixed-window 100/1m", Cost: 13, Limit: 12}, *cost)
 	_, err = limiter.Take(t.Context(), ration.Request{Key: "key", Cost: 1, Plan: perMinute(7)})
 	require.ErrorIs(t, err, ration.ErrInvalidPlan)
 }

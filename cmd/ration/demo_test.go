@@ -111,8 +111,8 @@ func TestDemoFindsExcess(t *testing.T) {
 		if cmd != "EVALSHA" {
 			return false
 		}
-		c.WriteLen(4)
-		for _, n := range []int{1, 0, 0, 0} {
+		c.WriteLen(5)
+		for _, n := range []int{1, 0, 0, 0, 0} {
 			c.WriteInt(n)
 		}
 		return true
@@ -158,7 +158,7 @@ func TestDemoDecidesNothing(t *testing.T) {
 	})
 	got := command(t.Context(), nil, "demo", "--redis", "redis://"+redis.Addr(), "--duration", "100ms")
 	require.Equal(t, 1, got.status)
-	require.Equal(t, "ration: no request was decided: limiter \"demo\": redis unavailable: NOPERM no scripts for you\n", got.err)
+	require.Equal(t, "ration: no request was decided: limiter \"demo\": redis unavailable: fault of configuration: NOPERM no scripts for you\n", got.err)
 }
 
 // Errors have a column if there are any.

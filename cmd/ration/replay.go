@@ -45,7 +45,7 @@ func newReplay() *cobra.Command {
 		Short: "Show what a limit would have done to the requests of an access log",
 		Long:  replayLong,
 		Example: `  ration replay access.log --plan "token-bucket 1/2s burst 5"
-  ration replay access.log --all --plan "token-bucket 1/2s burst 5" --plan "fixed-window 60/2h"
+  ration replay access.log --all --plan "gcra 1/s burst 5" --plan "fixed-window 60/2h"
   zcat access.log.*.gz | ration replay - --by path --plan "fixed-window 100/1m"`,
 		Args: func(_ *cobra.Command, args []string) error {
 			switch len(args) {
@@ -60,7 +60,7 @@ func newReplay() *cobra.Command {
 		RunE: func(c *cobra.Command, args []string) error { return runReplay(c, args[0], flags) },
 	}
 	f := command.Flags()
-	f.StringVar(&flags.by, "by", string(replay.ByIP), "what the quota is charged `to`: ip, path, user-agent or method")
+	f.StringVar(&flags.by, "by", string(replay.ByIP), "the `field` that the quota is charged to: ip, path, user-agent or method")
 	f.StringArrayVar(&flags.plans, "plan", nil, "a `plan` to try; may be given several times")
 	f.BoolVar(&flags.all, "all", false, "try the plans together, all or nothing")
 	f.IntVar(&flags.top, "top", 10, "`how many` of the keys denied most to show")
@@ -83,15 +83,28 @@ func (f replayFlags) parse() (by replay.By, plans []ration.Plan, err error) {
 	if err == nil && f.all {
 		plans, err = together(plans)
 	}
+	for _, plan := range plans {
+		all, _ := plan.(ration.MultiPlan)
+		for _, one := range all {
+			if err == nil && one.Scope == ration.PerTag {
+				err = fmt.Errorf("--plan %q: %s is per-tag, and the keys of a log have no hash tags", plan, one.Name)
+			}
+		}
+	}
 	return by, plans, err
 }
 
 // together makes one plan of several.
 func together(plans []ration.Plan) ([]ration.Plan, error) {
 	var all ration.MultiPlan
+	if len(plans) == 1 {
+		if _, isMulti := plans[0].(ration.MultiPlan); isMulti {
+			return plans, nil
+		}
+	}
 	for i, plan := range plans {
 		if _, isMulti := plan.(ration.MultiPlan); isMulti {
-			return nil, fmt.Errorf("--all: --plan %q is several plans already", plan)
+			return nil, fmt.Errorf("--all: --plan %q is several plans already, all or nothing: give it alone", plan)
 		}
 		all = append(all, ration.NamedPlan{Name: "plan" + strconv.Itoa(i+1), Plan: plan})
 	}

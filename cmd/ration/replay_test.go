@@ -269,8 +269,13 @@ func TestReplayAll(t *testing.T) {
 	require.Contains(t, got.out, "token-bucket 1/10s burst 2 + fixed-window 4/1m: 4 admitted, 5 denied\n")
 	got = command(t.Context(), strings.NewReader(log), "replay", "-", "--all", "--plan", "fixed-window 5/15m restart-on-deny")
 	require.Equal(t, ended{1, "", "ration: --all: multi-plan: [0].Plan.RestartOnDeny cannot be in a MultiPlan\n"}, got)
-	got = command(t.Context(), strings.NewReader(log), "replay", "-", "--all", "--plan", "a: gcra 1/s burst 1")
-	require.Equal(t, ended{1, "", "ration: --all: --plan \"a: gcra 1/s burst 1\" is several plans already\n"}, got)
+	got = command(t.Context(), strings.NewReader(log), "replay", "-", "--all", "--plan", "a: gcra 1/s burst 1", "--plan", "gcra 1/s burst 1")
+	require.Equal(t, ended{1, "", "ration: --all: --plan \"a: gcra 1/s burst 1\" is several plans already, all or nothing: give it alone\n"}, got)
+	alone := replayed(t, command(t.Context(), strings.NewReader(log), "replay", "-", "--json", "--all", "--plan",
+		"rate: token-bucket 1/10s burst 2 + minute: fixed-window 4/1m"))
+	require.Equal(t, 4, alone.Admitted)
+	got = command(t.Context(), strings.NewReader(log), "replay", "-", "--plan", "a: gcra 1/s burst 1 per-tag")
+	require.Equal(t, ended{1, "", "ration: --plan \"a: gcra 1/s burst 1 per-tag\": a is per-tag, and the keys of a log have no hash tags\n"}, got)
 }
 
 // A log without end is left when the command is interrupted.

@@ -22,6 +22,8 @@ func rateOf(plan ration.Plan) (float64, error) {
 		return perSecond(p.Limit, p.Window), nil
 	case ration.SlidingLog:
 		return perSecond(p.Limit, p.Window), nil
+	case ration.MultiPlan:
+		return 0, fmt.Errorf("%v is several plans: a fleet is to share one", plan)
 	default:
 		return 0, fmt.Errorf("%v has no rate, of which to offer a multiple", plan)
 	}
