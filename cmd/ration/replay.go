@@ -45,7 +45,7 @@ func newReplay() *cobra.Command {
 		Short: "Show what a limit would have done to the requests of an access log",
 		Long:  replayLong,
 		Example: `  ration replay access.log --plan "token-bucket 1/2s burst 5"
-  ration replay access.log --plan "rate: gcra 1/s burst 5 + day: fixed-window 60/1d"
+  ration replay a.log --plan "rate: gcra 1/s burst 5 + day: fixed-window 60/1d"
   zcat access.log.*.gz | ration replay - --by path --plan "fixed-window 100/1m"`,
 		Args: func(_ *cobra.Command, args []string) error {
 			switch len(args) {
