@@ -33,7 +33,7 @@ func TestAllocations(t *testing.T) {
 		{ration.FixedWindow{Limit: 100, Window: time.Minute}, "*4\r\n:1\r\n:99\r\n:60000\r\n:1900000060000\r\n"},
 		{ration.SlidingWindow{Limit: 100, Window: time.Minute}, "*4\r\n:1\r\n:99\r\n:0\r\n:1900000000000000\r\n"},
 		{ration.SlidingLog{Limit: 100, Window: time.Minute}, "*6\r\n:1\r\n:99\r\n:0\r\n:60000000\r\n:1\r\n:1900000000000000\r\n"},
-		{ration.TokenBucket{Rate: ration.PerSecond(100), Burst: 100}, "*5\r\n:1\r\n:99\r\n:0\r\n:0\r\n:1900000000000000\r\n"},
+		{ration.TokenBucket{Rate: ration.PerSecond(100), Burst: 100}, "*6\r\n:1\r\n:99\r\n:0\r\n:0\r\n:1900000000000000\r\n:0\r\n"},
 		{ration.GCRA{Rate: ration.PerSecond(100), Burst: 100}, "*3\r\n:1\r\n:10000\r\n:1900000000000000\r\n"},
 	} {
 		t.Run(c.plan.String(), func(t *testing.T) { //nolint:paralleltest // as above

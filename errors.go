@@ -169,6 +169,7 @@ var configurationFaults = []string{
 	// way of its own.
 	"unknown command", "Script attempted to access keys",
 	"ACL failure in script", "The user executing the script can't",
+	"Protocol error: unauthenticated", // NOAUTH of a command with many arguments
 }
 
 // refused is the error of a call that Redis, or the redis client, answered with an error. Redis before 7.0, and others like it,

@@ -156,11 +156,11 @@ func (t *gcraTwin) peekAt(nowMicros int64) reply {
 
 func (t *gcraTwin) refundAt(nowMicros int64, r reply, units int64) int64 {
 	spent, mend := t.spentAt(nowMicros)
-	// What had been spent when the request was granted, less what was earned since, is what can still be given back of it.
-	left, elapsed := r[1], nowMicros-r[2]
+	// What the request spent, less what was earned since, is what can still be given back of it.
+	left, elapsed := min(r[1], units*t.rate.den), nowMicros-r[2]
 	back := int64(0)
 	if hi, earned := bits.Mul64(uint64(max(elapsed, 0)), uint64(t.rate.num)); elapsed >= 0 && hi == 0 && earned < uint64(left) {
-		back = min(units*t.rate.den, spent, left-int64(earned))
+		back = min(spent, left-int64(earned))
 	}
 	if back > 0 || mend {
 		t.spent, t.atMicros = spent-back, nowMicros

@@ -32,7 +32,7 @@ var gcraPeek = script{name: "gcra_peek", source: &gcraPeekSource, digest: "8ac3b
 //go:embed scripts/gcra_refund.lua
 var gcraRefundSource string
 
-var gcraRefund = script{name: "gcra_refund", source: &gcraRefundSource, digest: "3b3329f7cc3681cc80c752a6f2b1f03a02a56a3d", fields: 1}
+var gcraRefund = script{name: "gcra_refund", source: &gcraRefundSource, digest: "c318a17f7baf13dfb343ef49bd11be6b4a7fdcd0", fields: 1}
 
 //go:embed scripts/gcra_take.lua
 var gcraTakeSource string
@@ -42,32 +42,32 @@ var gcraTake = script{name: "gcra_take", source: &gcraTakeSource, digest: "1ac14
 //go:embed scripts/multiplan_peek.lua
 var multiPlanPeekSource string
 
-var multiPlanPeek = script{name: "multiplan_peek", source: &multiPlanPeekSource, digest: "b7ebd30e6e8fe6bd35e364fc4410c37d277ac120", fields: 0}
+var multiPlanPeek = script{name: "multiplan_peek", source: &multiPlanPeekSource, digest: "ef32616502774b337838f155cd6869ce4a9352ef", fields: 0}
 
 //go:embed scripts/multiplan_refund.lua
 var multiPlanRefundSource string
 
-var multiPlanRefund = script{name: "multiplan_refund", source: &multiPlanRefundSource, digest: "7b6448efde34acd733574d2147bc1655af4b4ac9", fields: 0}
+var multiPlanRefund = script{name: "multiplan_refund", source: &multiPlanRefundSource, digest: "186822b34bedbd608a3b93f089218eecd925840c", fields: 0}
 
 //go:embed scripts/multiplan_take.lua
 var multiPlanTakeSource string
 
-var multiPlanTake = script{name: "multiplan_take", source: &multiPlanTakeSource, digest: "8f169a24a0c653911be171a1f71dcf47a324add7", fields: 0}
+var multiPlanTake = script{name: "multiplan_take", source: &multiPlanTakeSource, digest: "d669546c8dd1cac1908306f436ecb629d6544dfa", fields: 0}
 
 //go:embed scripts/slidinglog_peek.lua
 var slidingLogPeekSource string
 
-var slidingLogPeek = script{name: "slidinglog_peek", source: &slidingLogPeekSource, digest: "005abc3a2b72fa7bd22dab18a0ab6d686c713970", fields: 4}
+var slidingLogPeek = script{name: "slidinglog_peek", source: &slidingLogPeekSource, digest: "4ead21855b3186ea50d194b2e9eebaee76b3ef76", fields: 4}
 
 //go:embed scripts/slidinglog_refund.lua
 var slidingLogRefundSource string
 
-var slidingLogRefund = script{name: "slidinglog_refund", source: &slidingLogRefundSource, digest: "ccc22e43e873ce8dd2c24b1016ef1bc7f4588b30", fields: 1}
+var slidingLogRefund = script{name: "slidinglog_refund", source: &slidingLogRefundSource, digest: "f3a17ac293e37f06dde34ea77e9b31264e54072b", fields: 1}
 
 //go:embed scripts/slidinglog_take.lua
 var slidingLogTakeSource string
 
-var slidingLogTake = script{name: "slidinglog_take", source: &slidingLogTakeSource, digest: "cab2026a60b1952349c5dccd800b2c5229427ddb", fields: 6}
+var slidingLogTake = script{name: "slidinglog_take", source: &slidingLogTakeSource, digest: "6e97b5132e076bcc35de4512b27d1324bd4b52e8", fields: 6}
 
 //go:embed scripts/slidingwindow_peek.lua
 var slidingWindowPeekSource string
@@ -87,14 +87,14 @@ var slidingWindowTake = script{name: "slidingwindow_take", source: &slidingWindo
 //go:embed scripts/tokenbucket_peek.lua
 var tokenBucketPeekSource string
 
-var tokenBucketPeek = script{name: "tokenbucket_peek", source: &tokenBucketPeekSource, digest: "d8182975228e6ef697f418b30b89bad2d1357c2f", fields: 4}
+var tokenBucketPeek = script{name: "tokenbucket_peek", source: &tokenBucketPeekSource, digest: "cdc2878cbea5f0c3a0134ddac2ea3d1ca991aea1", fields: 4}
 
 //go:embed scripts/tokenbucket_refund.lua
 var tokenBucketRefundSource string
 
-var tokenBucketRefund = script{name: "tokenbucket_refund", source: &tokenBucketRefundSource, digest: "d7dd7b8176acac9244f20bcf17c243ef13c909a7", fields: 1}
+var tokenBucketRefund = script{name: "tokenbucket_refund", source: &tokenBucketRefundSource, digest: "f9a6c8c066f40f8375b104355c8f7ab8bb3e478f", fields: 1}
 
 //go:embed scripts/tokenbucket_take.lua
 var tokenBucketTakeSource string
 
-var tokenBucketTake = script{name: "tokenbucket_take", source: &tokenBucketTakeSource, digest: "092bd3dcbe0432baad09b123d0a82e21094ebd61", fields: 5}
+var tokenBucketTake = script{name: "tokenbucket_take", source: &tokenBucketTakeSource, digest: "46196c2efe745e749c94380e5e82628c0353bb30", fields: 6}

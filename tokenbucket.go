@@ -116,8 +116,8 @@ func (a tokenBucketArithmetic) outcome(r reply, cost int64) outcome {
 }
 
 func (a tokenBucketArithmetic) taken(r reply, units int64) []any {
-	tokens, part, ahead, now := r[1], r[2], r[3], r[4]
-	return []any{units, tokens, part, now + ahead}
+	tokens, part, ahead, now, refunded := r[1], r[2], r[3], r[4], r[5]
+	return []any{units, tokens, part, now + ahead, refunded}
 }
 
 func (a tokenBucketArithmetic) newTwin() twin {
@@ -130,6 +130,7 @@ type tokenBucketTwin struct {
 	stored       bool // false: nothing was taken yet, the bucket is full
 	tokens, part int64
 	atMicros     int64 // up to when the level is counted
+	refunded     int64 // in all, rounded up
 }
 
 // levelAt is the level at a moment, and up to when it is counted.
@@ -179,7 +180,7 @@ func (t *tokenBucketTwin) takeAt(nowMicros, cost, count int64, _ bool) reply {
 	if units > 0 || at > nowMicros+ahead {
 		t.stored, t.tokens, t.part, t.atMicros = true, tokens, part, nowMicros+ahead
 	}
-	return reply{granted, tokens, part, ahead, nowMicros}
+	return reply{granted, tokens, part, ahead, nowMicros, t.refunded}
 }
 
 func (t *tokenBucketTwin) peekAt(nowMicros int64) reply {
@@ -189,17 +190,20 @@ func (t *tokenBucketTwin) peekAt(nowMicros int64) reply {
 
 func (t *tokenBucketTwin) refundAt(nowMicros int64, r reply, units int64) int64 {
 	tokens, part, at := t.levelAt(nowMicros)
-	// What the bucket as it was left would lack now of being full is what of the request was not earned again.
+	// What the bucket as it was left, and as others gave back since, would lack now of being full is what of the request was
+	// not earned again.
 	left, leftPart := t.refilled(r[1], r[2], nowMicros-(r[4]+r[3]))
-	lacking := t.burst - left
-	if !t.stored || lacking == 0 {
+	lacking := t.burst - left - (t.refunded - r[5])
+	if !t.stored || lacking <= 0 {
 		return 0
 	}
 	if units < lacking || units == lacking && leftPart == 0 {
 		tokens += units
+		t.refunded += units
 	} else {
 		units = lacking
 		tokens, part = tokens+units, part-leftPart
+		t.refunded += units
 		if part < 0 {
 			tokens, part = tokens-1, part+t.rate.den
 		}

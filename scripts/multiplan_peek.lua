@@ -180,7 +180,7 @@ for i = 1, #KEYS do
     -- Found: the total of the units in the window; the oldest member in it, its units, and the sum before it;
     -- the sum and the moment of the newest member; whether the log has members that are out; whether it has
     -- refunds, the units given back of grants in the window, the sum before those, and the least score of
-    -- theirs. Members ahead of the clock, which stepped back, count as of now.
+    -- theirs; whether the newest member was given back. Members ahead of the clock, which stepped back, count as of now.
     local total, before, oldestUnits, sum, newest = 0, 0, 0, 0, 0
     local refunded, refundedBefore, refundsFrom = 0, 0, ''
     local oldest = redis.call('ZRANGE', key, '0', '0', 'WITHSCORES')
@@ -190,7 +190,7 @@ for i = 1, #KEYS do
       local from = whole(now - window + 1)
       oldest = redis.call('ZRANGEBYSCORE', key, from, '4503599627370495', 'WITHSCORES', 'LIMIT', '0', '1')
     end
-    local live, refunds = oldest[1] ~= nil, false
+    local live, refunds, ended = oldest[1] ~= nil, false, false
     if stored then
       local last = redis.call('ZRANGE', key, '-1', '-1', 'WITHSCORES')
       refunds = last[2] + 0 >= 4503599627370496
@@ -203,20 +203,20 @@ for i = 1, #KEYS do
         end
         last = redis.call('ZREVRANGEBYSCORE', key, '4503599627370495', '-inf', 'WITHSCORES', 'LIMIT', '0', '1')
       end
-      sum, newest = string.sub(last[1], 1, 12) + 0, last[2] + 0
+      sum, newest, ended = string.sub(last[1], 1, 12) + 0, last[2] + 0, string.sub(last[1], 13, 13) == '-'
     end
     if live then
       oldestUnits = string.sub(oldest[1], 14)
       oldestUnits = oldestUnits == '' and 1 or oldestUnits + 0
       before = (string.sub(oldest[1], 1, 12) - oldestUnits) % 100000000000
-      total = (sum - before) % 100000000000 - refunded
+      total = (sum - before - refunded) % 100000000000
     end
     local cost, refused = 1, true
     -- How long it takes until a request of `cost` units fits, if it does not now ("refused"), and until all
     -- units are out.
     local retry, reset = 0, total > 0 and math.min(newest, now) + window - now or 0
     local lacking = total + cost - limit
-    if refused and lacking > 0 or refunds and total > 0 then
+    if refused and lacking > 0 or ended and total > 0 then
       -- outAfter(units): how long it takes until the members are out that hold the first so many units of the
       -- total. Members have at least one unit each where none was given back, so that it is the units-th one at
       -- the latest, and that one if all have one. Where some were, those of one moment are looked at together,
@@ -241,7 +241,7 @@ for i = 1, #KEYS do
               gone = refund and (string.sub(refund, 2, 13) - refundedBefore) % 100000000000 or 0
               probe = redis.call('ZREVRANGEBYSCORE', key, whole(probe[2] + 0), '-inf', 'LIMIT', '0', '1')
             end
-            if (string.sub(probe[1], 1, 12) - before) % 100000000000 - gone >= first then
+            if (string.sub(probe[1], 1, 12) - before - gone) % 100000000000 >= first then
               high = middle
             else
               low = middle + 1
@@ -254,7 +254,7 @@ for i = 1, #KEYS do
       if refused and lacking > 0 then
         retry = outAfter(lacking)
       end
-      if refunds and total > 0 then
+      if ended and total > 0 then
         reset = outAfter(total)
       end
     end
@@ -269,12 +269,15 @@ for i = 1, #KEYS do
     --   burst  tokens
     --   n, d   the rate, n/d tokens a microsecond in lowest terms
     --   plan   "burst n d"
-    -- Found: the level (tokens, part), the moment `at` up to which it is counted, and the state of what is
+    -- And g, where units were given back or the plan changed: the sum of all units given back, modulo 2^52, and 2^40
+    -- for each change of the plan.
+    -- Found: g; the level (tokens, part), the moment `at` up to which it is counted, and the state of what is
     -- stored: 0 nothing, 1 counted under this plan, 2 counted under another. A clock behind the stored moment
     -- refills nothing.
-    local tokens, part, at, state = burst, 0, now, 0
-    local h = redis.call('HMGET', key, 'l', 'p', 't', 'b')
+    local tokens, part, at, state, refunded = burst, 0, now, 0, 0
+    local h = redis.call('HMGET', key, 'l', 'p', 't', 'b', 'g')
     if h[1] then
+      refunded = (h[5] or 0) + 0
       tokens, part, at, state = h[1] + 0, h[2] + 0, h[3] + 0, 1
       local storedN, storedD = n, d
       if h[4] ~= plan then

@@ -3,8 +3,8 @@
 -- ARGV:  of each plan its kind, and the arguments of its own script
 -- Reply: of each plan what its own script replies
 -- Cost:  that of each plan
--- Uses:  DECRBY EXISTS GET HMGET HSET PEXPIREAT PEXPIRETIME PTTL SET TIME ZADD ZRANGE ZRANGEBYSCORE ZREM ZREMRANGEBYSCORE
---        ZREVRANGEBYSCORE ZSCORE
+-- Uses:  DECRBY EXISTS GET HMGET HSET PEXPIREAT PEXPIRETIME PTTL SET TIME ZADD ZRANGE ZRANGEBYSCORE ZRANK ZREM
+--        ZREMRANGEBYSCORE ZREVRANGEBYSCORE ZSCORE
 
 -- whole(integer): a whole number as text with all its digits. A number handed to a command as it is may be
 -- written as 1e+15, or cut to 14 digits by tostring and "..". In halves, for %d reads 32 bits where that is
@@ -101,13 +101,34 @@ for i = 1, #KEYS do
         local sumWith, ownUnits = string.sub(later[j], 2, 13) + back, string.sub(later[j], 15) + 0
         redis.call('ZADD', key, whole(later[j + 1] + 0), entry(sumWith, ownUnits, 'r%06d%06d:%d'))
       end
+      -- Grants that were given back and stand beside each other, and their refunds, become one: so there are never many
+      -- more of them than of others.
+      local marked = entry(sum, back, '%06d%06d-%d')
+      local rank = redis.call('ZRANK', key, marked)
+      local around = redis.call('ZRANGE', key, whole(math.max(rank - 1, 0)), whole(rank + 1), 'WITHSCORES')
+      for j = 1, #around - 3, 2 do
+        local one, other = around[j], around[j + 2]
+        if string.sub(one, 13, 13) == '-' and string.sub(other, 13, 13) == '-' then
+          local from = whole(around[j + 1] + 4503599627370496)
+          local to = whole(around[j + 3] + 4503599627370496)
+          local both = redis.call('ZRANGEBYSCORE', key, from, to, 'LIMIT', '0', '3')
+          local ones, others = string.sub(one, 14) + 0, string.sub(other, 14) + 0
+          if #both == 2 and string.sub(both[1], 15) + 0 == ones and string.sub(both[2], 15) + 0 == others then
+            around[j + 2] = entry(string.sub(other, 1, 12), ones + others, '%06d%06d-%d')
+            redis.call('ZADD', key, whole(around[j + 3] + 0), around[j + 2])
+            redis.call('ZADD', key, to, entry(string.sub(both[2], 2, 13), ones + others, 'r%06d%06d:%d'))
+            redis.call('ZREM', key, one, other, both[1], both[2])
+          end
+        end
+      end
     end
     reply[i] = back
   elseif kind == 'tb' then
     local units, left = ARGV[arg + 1] + 0, ARGV[arg + 2] + 0
     local leftPart, taken = ARGV[arg + 3] + 0, ARGV[arg + 4] + 0
-    local burst, n, d, plan = ARGV[arg + 5] + 0, ARGV[arg + 6] + 0, ARGV[arg + 7] + 0, ARGV[arg + 8]
-    arg = arg + 9
+    local refundedThen, burst = ARGV[arg + 5] + 0, ARGV[arg + 6] + 0
+    local n, d, plan = ARGV[arg + 7] + 0, ARGV[arg + 8] + 0, ARGV[arg + 9]
+    arg = arg + 10
     -- TokenBucket. Stored, a hash: l whole tokens; p the part of a token beyond them, in 1/d tokens, 0 <= p < d;
     -- t the moment they were counted, in microseconds of the server's clock; b the plan they were counted under,
     -- "burst n d". The numbers are whole, and none computed here leaves 2^53: the plan holds d * (n + 1) <= 2^52
@@ -115,12 +136,15 @@ for i = 1, #KEYS do
     --   burst  tokens
     --   n, d   the rate, n/d tokens a microsecond in lowest terms
     --   plan   "burst n d"
-    -- Found: the level (tokens, part), the moment `at` up to which it is counted, and the state of what is
+    -- And g, where units were given back or the plan changed: the sum of all units given back, modulo 2^52, and 2^40
+    -- for each change of the plan.
+    -- Found: g; the level (tokens, part), the moment `at` up to which it is counted, and the state of what is
     -- stored: 0 nothing, 1 counted under this plan, 2 counted under another. A clock behind the stored moment
     -- refills nothing.
-    local tokens, part, at, state = burst, 0, now, 0
-    local h = redis.call('HMGET', key, 'l', 'p', 't', 'b')
+    local tokens, part, at, state, refunded = burst, 0, now, 0, 0
+    local h = redis.call('HMGET', key, 'l', 'p', 't', 'b', 'g')
     if h[1] then
+      refunded = (h[5] or 0) + 0
       tokens, part, at, state = h[1] + 0, h[2] + 0, h[3] + 0, 1
       local storedN, storedD = n, d
       if h[4] ~= plan then
@@ -161,12 +185,14 @@ for i = 1, #KEYS do
         tokens, part = burst, 0
       end
     end
-    -- The bucket as the request left it (left, leftPart; at the moment taken) has earned something since. What
-    -- it would lack now of being full, had nobody else taken anything, is what of the request was not earned
-    -- again; no more is given back than that. So nobody is granted what would not have been, had nothing been
-    -- taken in the first place. A bucket that is full, or whose plan changed, is given nothing.
-    local back, write = 0, false
-    if state == 1 then
+    -- The bucket as the request left it (left, leftPart; at the moment taken) has earned something since, and
+    -- others may have given back what they took before (refunded; since: refundedThen). What it would lack
+    -- now of being full, had nobody else taken anything, is what of the request was not earned again; no more
+    -- is given back than that. So nobody is granted what would not have been, had nothing been taken in the
+    -- first place. A bucket that is full, or whose plan changed, is given nothing.
+    local back, write, anew = 0, false, true
+    local others = (refunded - refundedThen) % 4503599627370496
+    if state == 1 and others < 1099511627776 then
       if now > taken then
         local rest = (now - taken) % d
         local turns = (now - taken - rest) / d
@@ -174,7 +200,9 @@ for i = 1, #KEYS do
         rest = leftPart % d
         left, leftPart = left + turns * n + (leftPart - rest) / d, rest
       end
-      if left + units < burst or left + units == burst and leftPart == 0 then
+      left = left + others
+      local whollyBack = left + units < burst or left + units == burst and leftPart == 0
+      if whollyBack then
         back, write, tokens = units, true, tokens + units
       elseif left < burst then
         write, back = true, burst - left
@@ -182,9 +210,10 @@ for i = 1, #KEYS do
         if part < 0 then
           tokens, part = tokens - 1, part + d
         end
-        if leftPart > 0 then
-          back = back - 1
-        end
+      end
+      refunded = (refunded + back) % 4503599627370496
+      if write and not whollyBack and leftPart > 0 then
+        back = back - 1
       end
       if tokens >= burst then
         tokens, part = burst, 0
@@ -211,10 +240,13 @@ for i = 1, #KEYS do
         local within = rest * d - part
         local full = now + ahead + (missing - rest) / n * d + (within + -within % n) / n
         local moment = whole(math.max(full + -full % 1000, now - now % 1000 + 1000) / 1000)
-        if write and state == 1 then
+        if write and not anew then
           redis.call('HSET', key, 'l', whole(tokens), 'p', whole(part), 't', whole(now + ahead))
         elseif write then
           redis.call('HSET', key, 'l', whole(tokens), 'p', whole(part), 't', whole(now + ahead), 'b', plan)
+        end
+        if write and anew and refunded > 0 then
+          redis.call('HSET', key, 'g', whole(refunded))
         end
         if state == 0 or redis.call('PEXPIREAT', key, moment, 'GT') == 0 and redis.call('PTTL', key) == -1 then
           redis.call('PEXPIREAT', key, moment)
@@ -255,14 +287,16 @@ for i = 1, #KEYS do
         spent, mend = capacity, true
       end
     end
-    -- What had been spent when the request was granted (left; at the moment taken) is being earned since.
-    -- What of it is not earned yet, had nobody else spent anything, is what of the request can still be given
-    -- back, and no more. So nobody is granted what would not have been, had it not been spent in the first
-    -- place. To a clock that stepped back behind that moment nothing is given, for the step counts as spent,
-    -- at most the capacity, and it is not known what would have been.
+    -- What was spent is being earned since (left: all that was, when the request was granted; at the moment
+    -- taken). Of the request's own units, what is not earned yet, had nothing else been spent, can still be
+    -- given back, and no more: others may have given back what was spent before. So nobody is granted what
+    -- would not have been, had it not been spent in the first place. To a clock that stepped back behind that
+    -- moment nothing is given, for the step counts as spent, at most the capacity, and it is not known what
+    -- would have been.
     local back = 0
+    left = math.min(left, spending)
     if now >= taken and now - taken < left / n then
-      back = math.min(spending, spent, left - (now - taken) * n)
+      back = math.min(spent, left - (now - taken) * n)
     end
     local units = -back
     -- What is spent is stored when something was granted or given back ("units"), or the stored moment or its

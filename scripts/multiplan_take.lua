@@ -248,7 +248,7 @@ for i = 1, #KEYS do
     -- Found: the total of the units in the window; the oldest member in it, its units, and the sum before it;
     -- the sum and the moment of the newest member; whether the log has members that are out; whether it has
     -- refunds, the units given back of grants in the window, the sum before those, and the least score of
-    -- theirs. Members ahead of the clock, which stepped back, count as of now.
+    -- theirs; whether the newest member was given back. Members ahead of the clock, which stepped back, count as of now.
     local total, before, oldestUnits, sum, newest = 0, 0, 0, 0, 0
     local refunded, refundedBefore, refundsFrom = 0, 0, ''
     local oldest = redis.call('ZRANGE', key, '0', '0', 'WITHSCORES')
@@ -258,7 +258,7 @@ for i = 1, #KEYS do
       local from = whole(now - window + 1)
       oldest = redis.call('ZRANGEBYSCORE', key, from, '4503599627370495', 'WITHSCORES', 'LIMIT', '0', '1')
     end
-    local live, refunds = oldest[1] ~= nil, false
+    local live, refunds, ended = oldest[1] ~= nil, false, false
     if stored then
       local last = redis.call('ZRANGE', key, '-1', '-1', 'WITHSCORES')
       refunds = last[2] + 0 >= 4503599627370496
@@ -271,13 +271,13 @@ for i = 1, #KEYS do
         end
         last = redis.call('ZREVRANGEBYSCORE', key, '4503599627370495', '-inf', 'WITHSCORES', 'LIMIT', '0', '1')
       end
-      sum, newest = string.sub(last[1], 1, 12) + 0, last[2] + 0
+      sum, newest, ended = string.sub(last[1], 1, 12) + 0, last[2] + 0, string.sub(last[1], 13, 13) == '-'
     end
     if live then
       oldestUnits = string.sub(oldest[1], 14)
       oldestUnits = oldestUnits == '' and 1 or oldestUnits + 0
       before = (string.sub(oldest[1], 1, 12) - oldestUnits) % 100000000000
-      total = (sum - before) % 100000000000 - refunded
+      total = (sum - before - refunded) % 100000000000
     end
     local room, one = math.max(limit - total, 0), cost
     -- As many of the requests, of `one` each, as fit into `room` >= 0 here; a look, of cost 0, always fits.
@@ -315,7 +315,7 @@ for i = 1, #KEYS do
             oldest, oldestUnits, before, kept = { merged, now }, ahead, (sum - ahead) % 100000000000, merged
           end
         end
-        newest, write = now, true
+        newest, write, ended = now, true, false
       end
       -- The grant is added, as one member.
       if units > 0 then
@@ -325,7 +325,7 @@ for i = 1, #KEYS do
         if not live then
           oldest, oldestUnits, before, live, kept = { added, now }, units, (sum - units) % 100000000000, true, added
         end
-        total, newest = total + units, now
+        total, newest, ended = total + units, now, false
       end
       -- What was pulled back is taken away; and with each grant, of what is out, at most 250 members with their
       -- refunds, so that no call takes long.
@@ -361,7 +361,7 @@ for i = 1, #KEYS do
       -- units are out.
       local retry, reset = 0, total > 0 and math.min(newest, now) + window - now or 0
       local lacking = total + cost - limit
-      if refused and lacking > 0 or refunds and total > 0 then
+      if refused and lacking > 0 or ended and total > 0 then
         -- outAfter(units): how long it takes until the members are out that hold the first so many units of the
         -- total. Members have at least one unit each where none was given back, so that it is the units-th one at
         -- the latest, and that one if all have one. Where some were, those of one moment are looked at together,
@@ -386,7 +386,7 @@ for i = 1, #KEYS do
                 gone = refund and (string.sub(refund, 2, 13) - refundedBefore) % 100000000000 or 0
                 probe = redis.call('ZREVRANGEBYSCORE', key, whole(probe[2] + 0), '-inf', 'LIMIT', '0', '1')
               end
-              if (string.sub(probe[1], 1, 12) - before) % 100000000000 - gone >= first then
+              if (string.sub(probe[1], 1, 12) - before - gone) % 100000000000 >= first then
                 high = middle
               else
                 low = middle + 1
@@ -399,7 +399,7 @@ for i = 1, #KEYS do
         if refused and lacking > 0 then
           retry = outAfter(lacking)
         end
-        if refunds and total > 0 then
+        if ended and total > 0 then
           reset = outAfter(total)
         end
       end
@@ -416,12 +416,15 @@ for i = 1, #KEYS do
     --   burst  tokens
     --   n, d   the rate, n/d tokens a microsecond in lowest terms
     --   plan   "burst n d"
-    -- Found: the level (tokens, part), the moment `at` up to which it is counted, and the state of what is
+    -- And g, where units were given back or the plan changed: the sum of all units given back, modulo 2^52, and 2^40
+    -- for each change of the plan.
+    -- Found: g; the level (tokens, part), the moment `at` up to which it is counted, and the state of what is
     -- stored: 0 nothing, 1 counted under this plan, 2 counted under another. A clock behind the stored moment
     -- refills nothing.
-    local tokens, part, at, state = burst, 0, now, 0
-    local h = redis.call('HMGET', key, 'l', 'p', 't', 'b')
+    local tokens, part, at, state, refunded = burst, 0, now, 0, 0
+    local h = redis.call('HMGET', key, 'l', 'p', 't', 'b', 'g')
     if h[1] then
+      refunded = (h[5] or 0) + 0
       tokens, part, at, state = h[1] + 0, h[2] + 0, h[3] + 0, 1
       local storedN, storedD = n, d
       if h[4] ~= plan then
@@ -478,7 +481,10 @@ for i = 1, #KEYS do
         local within = rest * d + part
         ahead = math.min(at - now, (tokens - rest) / n * d + (within - within % n) / n)
       end
-      local write = units > 0 or state == 2 or at > now + ahead
+      local write, anew = units > 0 or state == 2 or at > now + ahead, state ~= 1
+      if state == 2 then
+        refunded = (refunded + 1099511627776) % 4503599627370496
+      end
       -- The level is stored when it has to be ("write"): something was taken or given back, it was counted under
       -- another plan, or the clock stepped back too far. Expiry: when the bucket is full again, rounded up, and
       -- never before what is set: a plan with less to fill must not let the key go while another plan of the same
@@ -491,16 +497,20 @@ for i = 1, #KEYS do
         local within = rest * d - part
         local full = now + ahead + (missing - rest) / n * d + (within + -within % n) / n
         local moment = whole(math.max(full + -full % 1000, now - now % 1000 + 1000) / 1000)
-        if write and state == 1 then
+        if write and not anew then
           redis.call('HSET', key, 'l', whole(tokens), 'p', whole(part), 't', whole(now + ahead))
         elseif write then
           redis.call('HSET', key, 'l', whole(tokens), 'p', whole(part), 't', whole(now + ahead), 'b', plan)
+        end
+        if write and anew and refunded > 0 then
+          redis.call('HSET', key, 'g', whole(refunded))
         end
         if state == 0 or redis.call('PEXPIREAT', key, moment, 'GT') == 0 and redis.call('PTTL', key) == -1 then
           redis.call('PEXPIREAT', key, moment)
         end
       end
-      reply[filled + 1], reply[filled + 2], reply[filled + 3], reply[filled + 4] = tokens, part, ahead, now
+      reply[filled + 1], reply[filled + 2], reply[filled + 3] = tokens, part, ahead
+      reply[filled + 4], reply[filled + 5] = now, refunded
     end
   else
     local capacity, n, unit = ARGV[arg + 1] + 0, ARGV[arg + 2] + 0, ARGV[arg + 3] + 0

@@ -37,7 +37,7 @@ local now = time[1] * 1000000 + time[2]
 -- Found: the total of the units in the window; the oldest member in it, its units, and the sum before it;
 -- the sum and the moment of the newest member; whether the log has members that are out; whether it has
 -- refunds, the units given back of grants in the window, the sum before those, and the least score of
--- theirs. Members ahead of the clock, which stepped back, count as of now.
+-- theirs; whether the newest member was given back. Members ahead of the clock, which stepped back, count as of now.
 local total, before, oldestUnits, sum, newest = 0, 0, 0, 0, 0
 local refunded, refundedBefore, refundsFrom = 0, 0, ''
 local oldest = redis.call('ZRANGE', key, '0', '0', 'WITHSCORES')
@@ -47,7 +47,7 @@ if trim then
   local from = whole(now - window + 1)
   oldest = redis.call('ZRANGEBYSCORE', key, from, '4503599627370495', 'WITHSCORES', 'LIMIT', '0', '1')
 end
-local live, refunds = oldest[1] ~= nil, false
+local live, refunds, ended = oldest[1] ~= nil, false, false
 if stored then
   local last = redis.call('ZRANGE', key, '-1', '-1', 'WITHSCORES')
   refunds = last[2] + 0 >= 4503599627370496
@@ -60,13 +60,13 @@ if stored then
     end
     last = redis.call('ZREVRANGEBYSCORE', key, '4503599627370495', '-inf', 'WITHSCORES', 'LIMIT', '0', '1')
   end
-  sum, newest = string.sub(last[1], 1, 12) + 0, last[2] + 0
+  sum, newest, ended = string.sub(last[1], 1, 12) + 0, last[2] + 0, string.sub(last[1], 13, 13) == '-'
 end
 if live then
   oldestUnits = string.sub(oldest[1], 14)
   oldestUnits = oldestUnits == '' and 1 or oldestUnits + 0
   before = (string.sub(oldest[1], 1, 12) - oldestUnits) % 100000000000
-  total = (sum - before) % 100000000000 - refunded
+  total = (sum - before - refunded) % 100000000000
 end
 local cost, refused = 1, true
 
@@ -74,7 +74,7 @@ local cost, refused = 1, true
 -- units are out.
 local retry, reset = 0, total > 0 and math.min(newest, now) + window - now or 0
 local lacking = total + cost - limit
-if refused and lacking > 0 or refunds and total > 0 then
+if refused and lacking > 0 or ended and total > 0 then
   -- outAfter(units): how long it takes until the members are out that hold the first so many units of the
   -- total. Members have at least one unit each where none was given back, so that it is the units-th one at
   -- the latest, and that one if all have one. Where some were, those of one moment are looked at together,
@@ -99,7 +99,7 @@ if refused and lacking > 0 or refunds and total > 0 then
           gone = refund and (string.sub(refund, 2, 13) - refundedBefore) % 100000000000 or 0
           probe = redis.call('ZREVRANGEBYSCORE', key, whole(probe[2] + 0), '-inf', 'LIMIT', '0', '1')
         end
-        if (string.sub(probe[1], 1, 12) - before) % 100000000000 - gone >= first then
+        if (string.sub(probe[1], 1, 12) - before - gone) % 100000000000 >= first then
           high = middle
         else
           low = middle + 1
@@ -112,7 +112,7 @@ if refused and lacking > 0 or refunds and total > 0 then
   if refused and lacking > 0 then
     retry = outAfter(lacking)
   end
-  if refunds and total > 0 then
+  if ended and total > 0 then
     reset = outAfter(total)
   end
 end

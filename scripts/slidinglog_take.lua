@@ -40,7 +40,7 @@ local now = time[1] * 1000000 + time[2]
 -- Found: the total of the units in the window; the oldest member in it, its units, and the sum before it;
 -- the sum and the moment of the newest member; whether the log has members that are out; whether it has
 -- refunds, the units given back of grants in the window, the sum before those, and the least score of
--- theirs. Members ahead of the clock, which stepped back, count as of now.
+-- theirs; whether the newest member was given back. Members ahead of the clock, which stepped back, count as of now.
 local total, before, oldestUnits, sum, newest = 0, 0, 0, 0, 0
 local refunded, refundedBefore, refundsFrom = 0, 0, ''
 local oldest = redis.call('ZRANGE', key, '0', '0', 'WITHSCORES')
@@ -50,7 +50,7 @@ if trim then
   local from = whole(now - window + 1)
   oldest = redis.call('ZRANGEBYSCORE', key, from, '4503599627370495', 'WITHSCORES', 'LIMIT', '0', '1')
 end
-local live, refunds = oldest[1] ~= nil, false
+local live, refunds, ended = oldest[1] ~= nil, false, false
 if stored then
   local last = redis.call('ZRANGE', key, '-1', '-1', 'WITHSCORES')
   refunds = last[2] + 0 >= 4503599627370496
@@ -63,13 +63,13 @@ if stored then
     end
     last = redis.call('ZREVRANGEBYSCORE', key, '4503599627370495', '-inf', 'WITHSCORES', 'LIMIT', '0', '1')
   end
-  sum, newest = string.sub(last[1], 1, 12) + 0, last[2] + 0
+  sum, newest, ended = string.sub(last[1], 1, 12) + 0, last[2] + 0, string.sub(last[1], 13, 13) == '-'
 end
 if live then
   oldestUnits = string.sub(oldest[1], 14)
   oldestUnits = oldestUnits == '' and 1 or oldestUnits + 0
   before = (string.sub(oldest[1], 1, 12) - oldestUnits) % 100000000000
-  total = (sum - before) % 100000000000 - refunded
+  total = (sum - before - refunded) % 100000000000
 end
 local room = math.max(limit - total, 0)
 
@@ -111,7 +111,7 @@ if pulled then
       oldest, oldestUnits, before, kept = { merged, now }, ahead, (sum - ahead) % 100000000000, merged
     end
   end
-  newest, write = now, true
+  newest, write, ended = now, true, false
 end
 -- The grant is added, as one member.
 if units > 0 then
@@ -121,7 +121,7 @@ if units > 0 then
   if not live then
     oldest, oldestUnits, before, live, kept = { added, now }, units, (sum - units) % 100000000000, true, added
   end
-  total, newest = total + units, now
+  total, newest, ended = total + units, now, false
 end
 -- What was pulled back is taken away; and with each grant, of what is out, at most 250 members with their
 -- refunds, so that no call takes long.
@@ -158,7 +158,7 @@ local refused = granted < count
 -- units are out.
 local retry, reset = 0, total > 0 and math.min(newest, now) + window - now or 0
 local lacking = total + cost - limit
-if refused and lacking > 0 or refunds and total > 0 then
+if refused and lacking > 0 or ended and total > 0 then
   -- outAfter(units): how long it takes until the members are out that hold the first so many units of the
   -- total. Members have at least one unit each where none was given back, so that it is the units-th one at
   -- the latest, and that one if all have one. Where some were, those of one moment are looked at together,
@@ -183,7 +183,7 @@ if refused and lacking > 0 or refunds and total > 0 then
           gone = refund and (string.sub(refund, 2, 13) - refundedBefore) % 100000000000 or 0
           probe = redis.call('ZREVRANGEBYSCORE', key, whole(probe[2] + 0), '-inf', 'LIMIT', '0', '1')
         end
-        if (string.sub(probe[1], 1, 12) - before) % 100000000000 - gone >= first then
+        if (string.sub(probe[1], 1, 12) - before - gone) % 100000000000 >= first then
           high = middle
         else
           low = middle + 1
@@ -196,7 +196,7 @@ if refused and lacking > 0 or refunds and total > 0 then
   if refused and lacking > 0 then
     retry = outAfter(lacking)
   end
-  if refunds and total > 0 then
+  if ended and total > 0 then
     reset = outAfter(total)
   end
 end

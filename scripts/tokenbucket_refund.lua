@@ -1,11 +1,12 @@
 -- tokenbucket_refund.lua: give tokens back to the bucket, but for what of them was earned again meanwhile.
 -- KEYS:  key
--- ARGV:  units tokens; left tokens; leftPart 1/d tokens; taken us; burst tokens; n tokens; d us; plan "burst n d"
+-- ARGV:  units tokens; left tokens; leftPart 1/d tokens; taken us; refundedThen tokens; burst tokens; n tokens;
+--        d us; plan "burst n d"
 -- Reply: tokens given back, rounded down
 -- Cost:  O(1)
 -- Uses:  HMGET HSET PEXPIREAT PTTL TIME
 local key, units, left, leftPart, taken = KEYS[1], ARGV[1] + 0, ARGV[2] + 0, ARGV[3] + 0, ARGV[4] + 0
-local burst, n, d, plan = ARGV[5] + 0, ARGV[6] + 0, ARGV[7] + 0, ARGV[8]
+local refundedThen, burst, n, d, plan = ARGV[5] + 0, ARGV[6] + 0, ARGV[7] + 0, ARGV[8] + 0, ARGV[9]
 
 -- Now, in microseconds of the server's clock since 1970. Added as numbers: as text, "5" microseconds would
 -- need its leading zeros.
@@ -19,12 +20,15 @@ local now = time[1] * 1000000 + time[2]
 --   burst  tokens
 --   n, d   the rate, n/d tokens a microsecond in lowest terms
 --   plan   "burst n d"
--- Found: the level (tokens, part), the moment `at` up to which it is counted, and the state of what is
+-- And g, where units were given back or the plan changed: the sum of all units given back, modulo 2^52, and 2^40
+-- for each change of the plan.
+-- Found: g; the level (tokens, part), the moment `at` up to which it is counted, and the state of what is
 -- stored: 0 nothing, 1 counted under this plan, 2 counted under another. A clock behind the stored moment
 -- refills nothing.
-local tokens, part, at, state = burst, 0, now, 0
-local h = redis.call('HMGET', key, 'l', 'p', 't', 'b')
+local tokens, part, at, state, refunded = burst, 0, now, 0, 0
+local h = redis.call('HMGET', key, 'l', 'p', 't', 'b', 'g')
 if h[1] then
+  refunded = (h[5] or 0) + 0
   tokens, part, at, state = h[1] + 0, h[2] + 0, h[3] + 0, 1
   local storedN, storedD = n, d
   if h[4] ~= plan then
@@ -66,12 +70,14 @@ if h[1] then
   end
 end
 
--- The bucket as the request left it (left, leftPart; at the moment taken) has earned something since. What
--- it would lack now of being full, had nobody else taken anything, is what of the request was not earned
--- again; no more is given back than that. So nobody is granted what would not have been, had nothing been
--- taken in the first place. A bucket that is full, or whose plan changed, is given nothing.
-local back, write = 0, false
-if state == 1 then
+-- The bucket as the request left it (left, leftPart; at the moment taken) has earned something since, and
+-- others may have given back what they took before (refunded; since: refundedThen). What it would lack
+-- now of being full, had nobody else taken anything, is what of the request was not earned again; no more
+-- is given back than that. So nobody is granted what would not have been, had nothing been taken in the
+-- first place. A bucket that is full, or whose plan changed, is given nothing.
+local back, write, anew = 0, false, true
+local others = (refunded - refundedThen) % 4503599627370496
+if state == 1 and others < 1099511627776 then
   if now > taken then
     local rest = (now - taken) % d
     local turns = (now - taken - rest) / d
@@ -79,7 +85,9 @@ if state == 1 then
     rest = leftPart % d
     left, leftPart = left + turns * n + (leftPart - rest) / d, rest
   end
-  if left + units < burst or left + units == burst and leftPart == 0 then
+  left = left + others
+  local whollyBack = left + units < burst or left + units == burst and leftPart == 0
+  if whollyBack then
     back, write, tokens = units, true, tokens + units
   elseif left < burst then
     write, back = true, burst - left
@@ -87,9 +95,10 @@ if state == 1 then
     if part < 0 then
       tokens, part = tokens - 1, part + d
     end
-    if leftPart > 0 then
-      back = back - 1
-    end
+  end
+  refunded = (refunded + back) % 4503599627370496
+  if write and not whollyBack and leftPart > 0 then
+    back = back - 1
   end
   if tokens >= burst then
     tokens, part = burst, 0
@@ -125,10 +134,13 @@ if write then
     local within = rest * d - part
     local full = now + ahead + (missing - rest) / n * d + (within + -within % n) / n
     local moment = whole(math.max(full + -full % 1000, now - now % 1000 + 1000) / 1000)
-    if write and state == 1 then
+    if write and not anew then
       redis.call('HSET', key, 'l', whole(tokens), 'p', whole(part), 't', whole(now + ahead))
     elseif write then
       redis.call('HSET', key, 'l', whole(tokens), 'p', whole(part), 't', whole(now + ahead), 'b', plan)
+    end
+    if write and anew and refunded > 0 then
+      redis.call('HSET', key, 'g', whole(refunded))
     end
     if state == 0 or redis.call('PEXPIREAT', key, moment, 'GT') == 0 and redis.call('PTTL', key) == -1 then
       redis.call('PEXPIREAT', key, moment)

@@ -1,7 +1,7 @@
 -- tokenbucket_take.lua: grant as many of `count` requests of `cost` tokens each as the refilled bucket holds.
 -- KEYS:  key
 -- ARGV:  cost tokens; count requests; burst tokens; n tokens; d us; plan "burst n d"
--- Reply: granted requests; remaining tokens; part 1/d tokens; ahead us; now us
+-- Reply: granted requests; remaining tokens; part 1/d tokens; ahead us; now us; refunded tokens
 -- Cost:  O(1)
 -- Uses:  HMGET HSET PEXPIREAT PTTL TIME
 local key, cost, count = KEYS[1], ARGV[1] + 0, ARGV[2] == '1' and 1 or ARGV[2] + 0
@@ -19,12 +19,15 @@ local now = time[1] * 1000000 + time[2]
 --   burst  tokens
 --   n, d   the rate, n/d tokens a microsecond in lowest terms
 --   plan   "burst n d"
--- Found: the level (tokens, part), the moment `at` up to which it is counted, and the state of what is
+-- And g, where units were given back or the plan changed: the sum of all units given back, modulo 2^52, and 2^40
+-- for each change of the plan.
+-- Found: g; the level (tokens, part), the moment `at` up to which it is counted, and the state of what is
 -- stored: 0 nothing, 1 counted under this plan, 2 counted under another. A clock behind the stored moment
 -- refills nothing.
-local tokens, part, at, state = burst, 0, now, 0
-local h = redis.call('HMGET', key, 'l', 'p', 't', 'b')
+local tokens, part, at, state, refunded = burst, 0, now, 0, 0
+local h = redis.call('HMGET', key, 'l', 'p', 't', 'b', 'g')
 if h[1] then
+  refunded = (h[5] or 0) + 0
   tokens, part, at, state = h[1] + 0, h[2] + 0, h[3] + 0, 1
   local storedN, storedD = n, d
   if h[4] ~= plan then
@@ -84,7 +87,10 @@ if at > now then
   local within = rest * d + part
   ahead = math.min(at - now, (tokens - rest) / n * d + (within - within % n) / n)
 end
-local write = units > 0 or state == 2 or at > now + ahead
+local write, anew = units > 0 or state == 2 or at > now + ahead, state ~= 1
+if state == 2 then
+  refunded = (refunded + 1099511627776) % 4503599627370496
+end
 
 -- The level is stored when it has to be ("write"): something was taken or given back, it was counted under
 -- another plan, or the clock stepped back too far. Expiry: when the bucket is full again, rounded up, and
@@ -107,13 +113,16 @@ if write or state == 1 and now % 64 == 0 and redis.call('PTTL', key) == -1 then
   local within = rest * d - part
   local full = now + ahead + (missing - rest) / n * d + (within + -within % n) / n
   local moment = whole(math.max(full + -full % 1000, now - now % 1000 + 1000) / 1000)
-  if write and state == 1 then
+  if write and not anew then
     redis.call('HSET', key, 'l', whole(tokens), 'p', whole(part), 't', whole(now + ahead))
   elseif write then
     redis.call('HSET', key, 'l', whole(tokens), 'p', whole(part), 't', whole(now + ahead), 'b', plan)
+  end
+  if write and anew and refunded > 0 then
+    redis.call('HSET', key, 'g', whole(refunded))
   end
   if state == 0 or redis.call('PEXPIREAT', key, moment, 'GT') == 0 and redis.call('PTTL', key) == -1 then
     redis.call('PEXPIREAT', key, moment)
   end
 end
-return { granted, tokens, part, ahead, now }
+return { granted, tokens, part, ahead, now, refunded }

@@ -123,8 +123,8 @@ func RunMulti(t *testing.T, backend Backend) {
 		allowAll(0, 3, "fixed", 0, 0, 0, 0, 0),
 		refund(s, 0),
 		allowAll(s, 2, "fixed", 0, 0, 0, 0, 0),
-		refund(2*s, 1), refund(2*s, 2),
-		allowAll(2*s, 0, "fixed", 5, 5, 5, 5, 5),
+		refund(s, 2),
+		allowAll(s, 0, "fixed", 2, 2, 2, 2, 2),
 	)
 
 	together("a plan that is changed keeps its count by its name", ration.MultiPlan{

@@ -75,6 +75,9 @@ func refundsOfBuckets() []scenario {
 			scenario{"a refund where others took all since", plan, []step{
 				allow(0, 2, 8), allow(0, 8, 0), refund(s, 0), allow(s, 2, 0), deny(s, 1, 0, s),
 			}},
+			scenario{"refunds that overlap give back no more than one after the other", plan, []step{
+				allow(0, 5, 5), allow(0, 5, 0), refund(0, 0), allow(5*s, 5, 5), refund(5*s, 1), allow(5*s, 5, 0), deny(5*s, 1, 0, s),
+			}},
 			scenario{"a refund and a clock set back behind its grant", plan, []step{
 				allow(0, 10, 0), back(denies(-h, 1)), refund(-h, 0), denies(-h, 11-1),
 			}},
@@ -86,6 +89,10 @@ func refundsOfBuckets() []scenario {
 		scenario{"a refund under a changed plan", bucket(per(1, s), 10), []step{
 			allow(0, 10, 0), denyUnder(bucket(per(2, s), 10), 0, 1, 0, 500*ms), refund(0, 0),
 			denyUnder(bucket(per(2, s), 10), 0, 1, 0, 500*ms),
+		}},
+		scenario{"a refund, when the plan was changed and changed back", bucket(per(1, s), 10), []step{
+			allow(0, 10, 0), denyUnder(bucket(per(100, s), 10), 0, 1, 0, 10*ms), passUnder(bucket(per(100, s), 10), 100*ms, 0),
+			allowUnder(bucket(per(1, s), 10), 100*ms, 10, 0), refund(100*ms, 0), deny(100*ms, 1, 0, s),
 		}},
 		scenario{"a refund under a changed plan is that of its own", gcra(per(1, s), 10), []step{
 			allow(0, 10, 0), allowUnder(gcra(per(2, s), 10), 0, 10, 0), refund(0, 0),
@@ -121,12 +128,29 @@ func refundsOfLogs() []scenario {
 		{"refunds and a clock set back", log(10, s), []step{
 			allow(0, 5, 5), allow(500*ms, 4, 1), refund(500*ms, 1), back(allow(200*ms, 1, 4)), deny(200*ms, 5, 4, s),
 		}},
+		{"what is given back again and again leaves little behind", log(10, h), append(slices.Concat(churned(40)...),
+			members(ms, 2), allow(s, 10, 0), members(s, 3), deny(s, 1, 0, h))},
+		{"refunds beside each other, in any order", log(10, h), []step{
+			allow(0, 2, 8), allow(us, 1, 7), allow(2*us, 3, 4), allow(3*us, 1, 3), allow(4*us, 2, 1),
+			refund(s, 1), refund(s, 3), refund(s, 2), members(s, 4), allow(s, 0, 6),
+			refund(s, 0), refund(s, 4), refund(s, 2), members(s, 2), peek(s, 10, 0, 0), allow(s, 10, 0),
+		}},
 		// Refunds of what was granted after are put behind it one by one; where they are many, they are forgotten with it.
 		{"hundreds of refunds, the last first", log(600, s), slices.Concat(
 			spread(300, ms), reversed(300, 400*ms),
 			[]step{stored(peek(400*ms, 600, 0, 0)), stored(allow(400*ms, 600, 0)), stored(deny(400*ms, 1, 0, s))},
 		)},
 	}
+}
+
+// churned takes and gives back, n times.
+func churned(n int) [][]step {
+	var all [][]step
+	for i := range n {
+		at := time.Duration(i) * us
+		all = append(all, []step{allow(at, 3, 7), refund(at, i)})
+	}
+	return all
 }
 
 // spread takes a unit n times, so far apart.

@@ -13,6 +13,8 @@ type bucket struct {
 	level  *big.Rat           // tokens, as of `at`
 	at     int64
 	stored bool
+	// refunded is what was given back, rounded up; under a changed plan it is out of any comparison with what it was.
+	refunded int64
 }
 
 func (b *bucket) Change(plan ration.Plan) { b.plan = plan.(ration.TokenBucket) }
@@ -46,9 +48,12 @@ func (b *bucket) Take(now int64, ask Ask) Answer {
 	if granted*cost > 0 || pulled || changed {
 		b.stored, b.at, b.filled, b.level = true, at, b.plan, new(big.Rat).Set(level)
 	}
+	if changed {
+		b.refunded += 1 << 40
+	}
 	answer := Answer{Granted: granted, Remaining: floor(level)}
 	if granted*cost > 0 {
-		answer.Grant = bucketGrant{b.plan, new(big.Rat).Set(level), at, granted * cost}
+		answer.Grant = bucketGrant{b.plan, new(big.Rat).Set(level), at, granted * cost, b.refunded}
 	}
 	if missing := new(big.Rat).Sub(burst, level); missing.Sign() > 0 {
 		answer.ResetAfter = at - now + ceil(missing.Quo(missing, rate))
@@ -73,6 +78,7 @@ type bucketGrant struct {
 	level *big.Rat
 	at    int64
 	units int64
+	then  int64 // what had been given back
 }
 
 func (b *bucket) Refund(now int64, grant Grant) {
@@ -84,6 +90,7 @@ func (b *bucket) Refund(now int64, grant Grant) {
 	// What the bucket would lack, had nobody taken anything after the grant.
 	left := new(big.Rat).Mul(rate, big.NewRat(max(now-g.at, 0), 1))
 	left.Add(left, g.level)
+	left.Add(left, big.NewRat(b.refunded-g.then, 1)) // by others, who may have taken before
 	lacking := new(big.Rat).Sub(burst, left)
 	if lacking.Sign() <= 0 {
 		return
@@ -92,6 +99,7 @@ func (b *bucket) Refund(now int64, grant Grant) {
 	if back.Cmp(lacking) > 0 {
 		back = lacking
 	}
+	b.refunded += ceil(back)
 	level := b.levelAt(now)
 	if level.Cmp(burst) > 0 {
 		level.Set(burst)

@@ -37,7 +37,7 @@ func (g *gcra) Take(now int64, ask Ask) Answer {
 	left := new(big.Rat).Sub(capacity, spent)
 	var grant Grant
 	if granted*cost > 0 {
-		grant = gcraGrant{g.name(), capacity, worth(granted * cost), new(big.Rat).Set(spent), now}
+		grant = gcraGrant{g.name(), capacity, worth(granted * cost), now}
 	}
 	answer := Answer{Grant: grant, Granted: granted, Remaining: floor(new(big.Rat).Mul(left, rate)), ResetAfter: ceil(spent)}
 	if missing := new(big.Rat).Sub(worth(cost), left); missing.Sign() > 0 {
@@ -64,11 +64,11 @@ func (g *gcra) spentAt(now int64, plan string, capacity *big.Rat) (spent *big.Ra
 	}
 }
 
-// gcraGrant is a grant of a GCRA, and what was spent with it; times are in microseconds.
+// gcraGrant is a grant of a GCRA, and what it spent; times are in microseconds.
 type gcraGrant struct {
-	plan                  string
-	capacity, worth, left *big.Rat
-	at                    int64
+	plan            string
+	capacity, worth *big.Rat
+	at              int64
 }
 
 func (g *gcra) Refund(now int64, grant Grant) {
@@ -76,11 +76,9 @@ func (g *gcra) Refund(now int64, grant Grant) {
 	spent, repaired := g.spentAt(now, given.plan, given.capacity)
 	back := new(big.Rat)
 	if now >= given.at {
-		left := new(big.Rat).Sub(given.left, big.NewRat(now-given.at, 1))
-		for _, most := range []*big.Rat{spent, given.worth} {
-			if left.Cmp(most) > 0 {
-				left.Set(most)
-			}
+		left := new(big.Rat).Sub(given.worth, big.NewRat(now-given.at, 1))
+		if left.Cmp(spent) > 0 {
+			left.Set(spent)
 		}
 		if left.Sign() > 0 {
 			back = left

@@ -3,8 +3,8 @@
 -- ARGV:  of each plan its kind, and the arguments of its own script
 -- Reply: of each plan what its own script replies
 -- Cost:  that of each plan
--- Uses:  DECRBY EXISTS GET HMGET HSET PEXPIREAT PEXPIRETIME PTTL SET TIME ZADD ZRANGE ZRANGEBYSCORE ZREM ZREMRANGEBYSCORE
---        ZREVRANGEBYSCORE ZSCORE
+-- Uses:  DECRBY EXISTS GET HMGET HSET PEXPIREAT PEXPIRETIME PTTL SET TIME ZADD ZRANGE ZRANGEBYSCORE ZRANK ZREM
+--        ZREMRANGEBYSCORE ZREVRANGEBYSCORE ZSCORE
 --@ whole
 --@ now
 -- Every key is looked at before any is changed: one that is another node's now ends the script, which is then sent
@@ -34,8 +34,9 @@ for i = 1, #KEYS do
   elseif kind == 'tb' then
     local units, left = ARGV[arg + 1] + 0, ARGV[arg + 2] + 0
     local leftPart, taken = ARGV[arg + 3] + 0, ARGV[arg + 4] + 0
-    local burst, n, d, plan = ARGV[arg + 5] + 0, ARGV[arg + 6] + 0, ARGV[arg + 7] + 0, ARGV[arg + 8]
-    arg = arg + 9
+    local refundedThen, burst = ARGV[arg + 5] + 0, ARGV[arg + 6] + 0
+    local n, d, plan = ARGV[arg + 7] + 0, ARGV[arg + 8] + 0, ARGV[arg + 9]
+    arg = arg + 10
     --@ tokenbucket_look
     --@ tokenbucket_return
     reply[i] = back

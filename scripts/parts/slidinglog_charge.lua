@@ -20,7 +20,7 @@ if pulled then
       oldest, oldestUnits, before, kept = { merged, now }, ahead, (sum - ahead) % 100000000000, merged
     end
   end
-  newest, write = now, true
+  newest, write, ended = now, true, false
 end
 -- The grant is added, as one member.
 if units > 0 then
@@ -30,7 +30,7 @@ if units > 0 then
   if not live then
     oldest, oldestUnits, before, live, kept = { added, now }, units, (sum - units) % 100000000000, true, added
   end
-  total, newest = total + units, now
+  total, newest, ended = total + units, now, false
 end
 -- What was pulled back is taken away; and with each grant, of what is out, at most 250 members with their
 -- refunds, so that no call takes long.

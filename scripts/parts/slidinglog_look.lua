@@ -14,7 +14,7 @@
 -- Found: the total of the units in the window; the oldest member in it, its units, and the sum before it;
 -- the sum and the moment of the newest member; whether the log has members that are out; whether it has
 -- refunds, the units given back of grants in the window, the sum before those, and the least score of
--- theirs. Members ahead of the clock, which stepped back, count as of now.
+-- theirs; whether the newest member was given back. Members ahead of the clock, which stepped back, count as of now.
 local total, before, oldestUnits, sum, newest = 0, 0, 0, 0, 0
 local refunded, refundedBefore, refundsFrom = 0, 0, ''
 local oldest = redis.call('ZRANGE', key, '0', '0', 'WITHSCORES')
@@ -24,7 +24,7 @@ if trim then
   local from = whole(now - window + 1)
   oldest = redis.call('ZRANGEBYSCORE', key, from, '4503599627370495', 'WITHSCORES', 'LIMIT', '0', '1')
 end
-local live, refunds = oldest[1] ~= nil, false
+local live, refunds, ended = oldest[1] ~= nil, false, false
 if stored then
   local last = redis.call('ZRANGE', key, '-1', '-1', 'WITHSCORES')
   refunds = last[2] + 0 >= 4503599627370496
@@ -37,11 +37,11 @@ if stored then
     end
     last = redis.call('ZREVRANGEBYSCORE', key, '4503599627370495', '-inf', 'WITHSCORES', 'LIMIT', '0', '1')
   end
-  sum, newest = string.sub(last[1], 1, 12) + 0, last[2] + 0
+  sum, newest, ended = string.sub(last[1], 1, 12) + 0, last[2] + 0, string.sub(last[1], 13, 13) == '-'
 end
 if live then
   oldestUnits = string.sub(oldest[1], 14)
   oldestUnits = oldestUnits == '' and 1 or oldestUnits + 0
   before = (string.sub(oldest[1], 1, 12) - oldestUnits) % 100000000000
-  total = (sum - before) % 100000000000 - refunded
+  total = (sum - before - refunded) % 100000000000
 end

@@ -22,7 +22,7 @@ local function outAfter(first)
         gone = refund and (string.sub(refund, 2, 13) - refundedBefore) % 100000000000 or 0
         probe = redis.call('ZREVRANGEBYSCORE', key, whole(probe[2] + 0), '-inf', 'LIMIT', '0', '1')
       end
-      if (string.sub(probe[1], 1, 12) - before) % 100000000000 - gone >= first then
+      if (string.sub(probe[1], 1, 12) - before - gone) % 100000000000 >= first then
         high = middle
       else
         low = middle + 1

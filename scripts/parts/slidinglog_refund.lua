@@ -3,7 +3,7 @@
 -- ARGV:  units; sum units, of the log with the grant; taken us
 -- Reply: units given back
 -- Cost:  O(log N) for N grants in the window, and O(250) where later grants were given back before
--- Uses:  ZADD ZRANGE ZRANGEBYSCORE ZREM ZREMRANGEBYSCORE ZREVRANGEBYSCORE ZSCORE
+-- Uses:  ZADD ZRANGE ZRANGEBYSCORE ZRANK ZREM ZREMRANGEBYSCORE ZREVRANGEBYSCORE ZSCORE
 local key, units, sum, taken = KEYS[1], ARGV[1] + 0, ARGV[2] + 0, ARGV[3] + 0
 --@ whole
 --@ slidinglog_entry

@@ -31,4 +31,24 @@ if score and score + 0 == taken then
     local sumWith, ownUnits = string.sub(later[j], 2, 13) + back, string.sub(later[j], 15) + 0
     redis.call('ZADD', key, whole(later[j + 1] + 0), entry(sumWith, ownUnits, 'r%06d%06d:%d'))
   end
+  -- Grants that were given back and stand beside each other, and their refunds, become one: so there are never many
+  -- more of them than of others.
+  local marked = entry(sum, back, '%06d%06d-%d')
+  local rank = redis.call('ZRANK', key, marked)
+  local around = redis.call('ZRANGE', key, whole(math.max(rank - 1, 0)), whole(rank + 1), 'WITHSCORES')
+  for j = 1, #around - 3, 2 do
+    local one, other = around[j], around[j + 2]
+    if string.sub(one, 13, 13) == '-' and string.sub(other, 13, 13) == '-' then
+      local from = whole(around[j + 1] + 4503599627370496)
+      local to = whole(around[j + 3] + 4503599627370496)
+      local both = redis.call('ZRANGEBYSCORE', key, from, to, 'LIMIT', '0', '3')
+      local ones, others = string.sub(one, 14) + 0, string.sub(other, 14) + 0
+      if #both == 2 and string.sub(both[1], 15) + 0 == ones and string.sub(both[2], 15) + 0 == others then
+        around[j + 2] = entry(string.sub(other, 1, 12), ones + others, '%06d%06d-%d')
+        redis.call('ZADD', key, whole(around[j + 3] + 0), around[j + 2])
+        redis.call('ZADD', key, to, entry(string.sub(both[2], 2, 13), ones + others, 'r%06d%06d:%d'))
+        redis.call('ZREM', key, one, other, both[1], both[2])
+      end
+    end
+  end
 end

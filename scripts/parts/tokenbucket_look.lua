@@ -5,12 +5,15 @@
 --   burst  tokens
 --   n, d   the rate, n/d tokens a microsecond in lowest terms
 --   plan   "burst n d"
--- Found: the level (tokens, part), the moment `at` up to which it is counted, and the state of what is
+-- And g, where units were given back or the plan changed: the sum of all units given back, modulo 2^52, and 2^40
+-- for each change of the plan.
+-- Found: g; the level (tokens, part), the moment `at` up to which it is counted, and the state of what is
 -- stored: 0 nothing, 1 counted under this plan, 2 counted under another. A clock behind the stored moment
 -- refills nothing.
-local tokens, part, at, state = burst, 0, now, 0
-local h = redis.call('HMGET', key, 'l', 'p', 't', 'b')
+local tokens, part, at, state, refunded = burst, 0, now, 0, 0
+local h = redis.call('HMGET', key, 'l', 'p', 't', 'b', 'g')
 if h[1] then
+  refunded = (h[5] or 0) + 0
   tokens, part, at, state = h[1] + 0, h[2] + 0, h[3] + 0, 1
   local storedN, storedD = n, d
   if h[4] ~= plan then

@@ -1,9 +1,11 @@
--- The bucket as the request left it (left, leftPart; at the moment taken) has earned something since. What
--- it would lack now of being full, had nobody else taken anything, is what of the request was not earned
--- again; no more is given back than that. So nobody is granted what would not have been, had nothing been
--- taken in the first place. A bucket that is full, or whose plan changed, is given nothing.
-local back, write = 0, false
-if state == 1 then
+-- The bucket as the request left it (left, leftPart; at the moment taken) has earned something since, and
+-- others may have given back what they took before (refunded; since: refundedThen). What it would lack
+-- now of being full, had nobody else taken anything, is what of the request was not earned again; no more
+-- is given back than that. So nobody is granted what would not have been, had nothing been taken in the
+-- first place. A bucket that is full, or whose plan changed, is given nothing.
+local back, write, anew = 0, false, true
+local others = (refunded - refundedThen) % 4503599627370496
+if state == 1 and others < 1099511627776 then
   if now > taken then
     local rest = (now - taken) % d
     local turns = (now - taken - rest) / d
@@ -11,7 +13,9 @@ if state == 1 then
     rest = leftPart % d
     left, leftPart = left + turns * n + (leftPart - rest) / d, rest
   end
-  if left + units < burst or left + units == burst and leftPart == 0 then
+  left = left + others
+  local whollyBack = left + units < burst or left + units == burst and leftPart == 0
+  if whollyBack then
     back, write, tokens = units, true, tokens + units
   elseif left < burst then
     write, back = true, burst - left
@@ -19,9 +23,10 @@ if state == 1 then
     if part < 0 then
       tokens, part = tokens - 1, part + d
     end
-    if leftPart > 0 then
-      back = back - 1
-    end
+  end
+  refunded = (refunded + back) % 4503599627370496
+  if write and not whollyBack and leftPart > 0 then
+    back = back - 1
   end
   if tokens >= burst then
     tokens, part = burst, 0

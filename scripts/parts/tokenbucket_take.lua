@@ -1,7 +1,7 @@
 -- tokenbucket_take.lua: grant as many of `count` requests of `cost` tokens each as the refilled bucket holds.
 -- KEYS:  key
 -- ARGV:  cost tokens; count requests; burst tokens; n tokens; d us; plan "burst n d"
--- Reply: granted requests; remaining tokens; part 1/d tokens; ahead us; now us
+-- Reply: granted requests; remaining tokens; part 1/d tokens; ahead us; now us; refunded tokens
 -- Cost:  O(1)
 -- Uses:  HMGET HSET PEXPIREAT PTTL TIME
 local key, cost, count = KEYS[1], ARGV[1] + 0, ARGV[2] == '1' and 1 or ARGV[2] + 0
@@ -12,6 +12,9 @@ local room = tokens
 --@ fit
 tokens = tokens - units
 --@ tokenbucket_ahead
-local write = units > 0 or state == 2 or at > now + ahead
+local write, anew = units > 0 or state == 2 or at > now + ahead, state ~= 1
+if state == 2 then
+  refunded = (refunded + 1099511627776) % 4503599627370496
+end
 --@ tokenbucket_charge
-return { granted, tokens, part, ahead, now }
+return { granted, tokens, part, ahead, now, refunded }
