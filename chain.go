@@ -3,6 +3,7 @@ package ration
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 )
 
@@ -17,7 +18,9 @@ import (
 //     would have passed: at most the cost of all requests on their way, for at most the timeouts of the chain's limiters and a
 //     refund's together
 //   - a refund that is lost, because Redis or the process is, leaves the units charged, at most the cost once for each limiter
-//     before the one that denied. So put first what denies most.
+//     before the one that denied. So put first what denies most
+//   - what was earned again meanwhile does not go back, as [Limiter.Refund] says of each plan; least to a GCRA, which is best put
+//     last
 //
 // Put its keys right by WithKeyFor where a limiter does not count by the key of the request. A LimiterChain comes from Chain; the
 // zero value answers ErrClosed. It is safe for concurrent use.
@@ -103,11 +106,18 @@ func (c *LimiterChain) Refund(ctx context.Context, d Decision) error {
 		return ErrClosed
 	case d.Granted == 0:
 		return nil
-	case len(d.receipt.chained) != len(c.limiters):
+	case !c.made(d):
 		return ErrForeignDecision
 	default:
 		return c.giveBack(ctx, d.receipt.chained)
 	}
+}
+
+// made says whether a decision is of a chain of the same limiters.
+func (c *LimiterChain) made(d Decision) bool {
+	return slices.EqualFunc(c.limiters, d.receipt.chained, func(l *Limiter, granted Decision) bool {
+		return granted.receipt.limiter != nil && granted.receipt.limiter.sharesWith(l)
+	})
 }
 
 // giveBack gives back what the first limiters granted, all at once, and answers the error of one that failed.

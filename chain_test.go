@@ -148,7 +148,16 @@ func TestChainRefuses(t *testing.T) {
 	}
 	require.EqualValues(t, 5, remaining(t, user, "user:7"))
 
-	d, err := user.Allow(t.Context(), "user:7")
+	other, err := client.Limiter("other", perMinute(5))
+	require.NoError(t, err)
+	otherChain, err := ration.Chain(user, other)
+	require.NoError(t, err)
+	d, err := otherChain.AllowN(t.Context(), "user:7", 2)
+	require.NoError(t, err)
+	require.ErrorIs(t, chain.Refund(t.Context(), d), ration.ErrForeignDecision)
+	require.EqualValues(t, 3, remaining(t, user, "user:7"), "nothing went back")
+	require.NoError(t, otherChain.Refund(t.Context(), d))
+	d, err = user.Allow(t.Context(), "user:7")
 	require.NoError(t, err)
 	require.ErrorIs(t, chain.Refund(t.Context(), d), ration.ErrForeignDecision)
 	for _, zero := range []*ration.LimiterChain{nil, {}} {

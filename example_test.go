@@ -266,7 +266,7 @@ func ExampleChain() {
 	if err != nil {
 		panic(err)
 	}
-	tenant, err := client.Limiter("tenant", ration.GCRA{Rate: ration.PerSecond(10), Burst: 2})
+	tenant, err := client.Limiter("tenant", ration.TokenBucket{Rate: ration.PerSecond(10), Burst: 2})
 	if err != nil {
 		panic(err)
 	}

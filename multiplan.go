@@ -26,9 +26,9 @@ import (
 // proportion to its limit. Limit and Remaining are the least of all plans, RetryAfter and ResetAfter the longest, so that they
 // say of all together what they say of one. Plans has those of each.
 //
-// A plan is known by its name: what was counted under it stays with it when others come, go or change their order. As a plan of
-// WithPlanFor or Request.Plan it must have the names, kinds and scopes of the limiter's; it is then put together anew for each
-// request.
+// A plan is known by its name: what was counted under it stays with it when others come, go or change their order with a deploy. As a
+// plan of WithPlanFor or Request.Plan it must have the names, kinds and scopes of the limiter's, in the same order; it is then put
+// together anew for each request.
 //
 // The zero value is refused, as is RestartOnDeny in one of the plans. Stored: what each plan stores.
 type MultiPlan []NamedPlan
@@ -96,10 +96,10 @@ func parseMultiPlan(p *planParser) Plan {
 		one := planParser{input: p.input, words: p.words, end: p.end}
 		plus := slices.IndexFunc(p.words, func(w wordAt) bool { return w.text == "+" })
 		if plus >= 0 {
-			one.words, one.end = p.words[:plus], p.words[plus].offset
+			one.words, one.end = p.words[:plus], p.words[plus]
 		}
 		if n := len(one.words); n > 0 && one.words[n-1].text == multiPlanPerTag {
-			named.Scope, one.words = PerTag, one.words[:n-1]
+			named.Scope, one.words, one.end = PerTag, one.words[:n-1], one.words[n-1]
 		}
 		named.Plan = one.single()
 		all, p.err = append(all, named), one.err
@@ -212,7 +212,7 @@ func (p *preparedPlan) eachReply(answer []int64, own func(one *preparedPlan) *sc
 		replies, rest = append(replies, r), rest[fields:]
 	}
 	if len(replies) < len(p.parts) || len(rest) > 0 {
-		return nil, unavailable(fmt.Errorf("%s: %d integers in the reply are not those of %s", p.take.name, len(answer), p.text))
+		return nil, unavailable(fmt.Errorf("%d integers in the reply are not those of %s", len(answer), p.text))
 	}
 	return replies, nil
 }

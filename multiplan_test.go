@@ -84,7 +84,9 @@ func TestMultiPlanAsText(t *testing.T) {
 	for input, at := range map[string]string{
 		"a: gcra 1/s burst 1 +":                       "at its end: want a name and a colon",
 		"a: gcra 1/s burst 1 + gcra 1/s burst 1":      `at "gcra": want a name and a colon`,
-		"a: gcra 1/s burst + b: gcra 1/s burst 1":     "want a number of units",
+		"a: gcra 1/s burst + b: gcra 1/s burst 1":     `at "+": want a number of units`,
+		"a: gcra 1/s burst per-tag":                   `at "per-tag": want a number of units`,
+		"a: per-tag":                                  `at "per-tag": want fixed-window`,
 		"a: + b: gcra 1/s burst 1":                    "want fixed-window",
 		"a: gcra 1/s burst 1 per-tag more":            `at "per-tag": want nothing more`,
 		"a: gcra 1/s burst 1 + b: c: gcra 1/s":        `at "c:": want fixed-window`,

@@ -284,7 +284,7 @@ func (c *planCache) prepare(plan Plan) (*preparedPlan, error) {
 // Words are separated by spaces. The error is a *[ParseError] that points at the word it does not understand, or the
 // *[PlanError] of a plan that is well written and cannot be.
 func ParsePlan(s string) (Plan, error) {
-	p := planParser{input: s, words: splitWords(s), end: len(s)}
+	p := planParser{input: s, words: splitWords(s), end: wordAt{"", len(s)}}
 	plan := p.plan()
 	if p.err != nil {
 		return nil, p.err
@@ -299,7 +299,7 @@ func ParsePlan(s string) (Plan, error) {
 type planParser struct {
 	input string
 	words []wordAt
-	end   int // of the words, in the input
+	end   wordAt // where the words end: at another one, or at the end of the input
 	err   error
 }
 
@@ -360,7 +360,7 @@ func (p *planParser) next(wanted string) (wordAt, bool) {
 		return wordAt{}, false
 	}
 	if len(p.words) == 0 {
-		p.fail(wordAt{"", p.end}, wanted)
+		p.fail(p.end, wanted)
 		return wordAt{}, false
 	}
 	word := p.words[0]

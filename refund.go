@@ -1,6 +1,9 @@
 package ration
 
-import "context"
+import (
+	"context"
+	"fmt"
+)
 
 // receipt is what a Decision remembers of what was taken, so that it can be given back.
 type receipt struct {
@@ -24,15 +27,21 @@ func (l *Limiter) sharesWith(other *Limiter) bool {
 //
 // The end of ctx does not stop it, for the request that ended may be why: it ends within the timeout of the limiter.
 //
-// Never is more given back than still weighs on the quota, so that nobody is granted what would not have been, had nothing been
-// taken in the first place. Of a FixedWindow the units go back to the window that they were taken from, while it is open; of a
-// SlidingWindow to that window too, while it weighs; of a SlidingLog to the grant. Of a TokenBucket and GCRA what was earned
-// again since does not go back, supposing that nobody else took anything meanwhile: so it is at most what the bucket lacked
-// of being full after the decision, less what was refilled since. Where the plan's numbers changed meanwhile, nothing goes back
-// to a TokenBucket, nor to windows of another length.
+// Never is more given back than still weighs, so that nobody is granted what would not have been, had nothing been taken in the
+// first place; and where that is not known, less:
 //
-// Give a decision back once: only SlidingLog knows its grants, and makes the second time nothing. A Reset, a lost key and a
-// clock that stepped back are not seen, except as said at the plans.
+//   - FixedWindow: to the window that it was taken from, while that is open, is known by its end, and was not cut or started
+//     again. A window that a refunded grant opened keeps its end.
+//   - SlidingWindow: to the window that it was counted in, while that weighs and has the same length.
+//   - SlidingLog: the grant. More than 250 refunds of later grants than this, still in the log, are put where it is: what they gave
+//     back weighs again when this grant is out, until theirs are.
+//   - TokenBucket: at most what the bucket lacked of being full after the request, less what was refilled and given back by others
+//     since; nothing where the plan was changed meanwhile.
+//   - GCRA: what of the request's own units would not have been earned again by now, had the bucket been full before. Where much is
+//     given back, other plans are the better choice.
+//
+// Give a decision back once: only SlidingLog knows its grants, and makes the second time nothing. A Reset, a lost key, a clock that
+// stepped back, and windows whose length was changed and changed back are not seen.
 //
 // Errors: ErrForeignDecision, and those of a decision. Whether the units went back is not known after ErrUnavailable.
 func (l *Limiter) Refund(ctx context.Context, d Decision) error {
@@ -48,6 +57,9 @@ func (l *Limiter) Refund(ctx context.Context, d Decision) error {
 	}
 	lead := r.plan.takenBy(r.answer, r.units)
 	ctx = context.WithoutCancel(orBackground(ctx))
-	_, err := l.executor.call(ctx, l.config.timeout, r.plan.refund, r.keys, lead, r.plan.argsRefund)
+	answer, err := l.executor.call(ctx, l.config.timeout, r.plan.refund, r.keys, lead, r.plan.argsRefund)
+	if err == nil && len(answer) != len(r.keys) {
+		err = unavailable(fmt.Errorf("%s: %d integers in the reply, not %d", r.plan.refund.name, len(answer), len(r.keys)))
+	}
 	return l.named(err)
 }

@@ -20,14 +20,15 @@ const shardNames = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwx
 // to the first ones. A request asks one shard, by chance, and one more before it is denied: so a denial costs two round trips,
 // and a denied request might have passed at a third shard. The shards together never grant more than the plan.
 //
-// Where there are at least ten units for each shard, and requests of one unit for 1.2 times the quota, at least 98 % of the quota
-// are used. Near its quota a key is now and then denied though some shard has room. A request cannot cost more than the smallest
-// share.
+// Of a quota of 1,000 in 8 shards, with room for a burst of ten in each, at least 98 % are used where requests of one unit come to
+// 1.2 times the quota. Nearer to it a key is now and then denied though some shard has room, by chance, and the more often the fewer
+// units a shard has. A request cannot cost more than the smallest share, and AllowUpTo takes from one shard. The windows of a
+// FixedWindow that is not Aligned open for each shard at its own time.
 //
 // Limit and Remaining of a [Decision] are those of the shard that decided, and RetryAfter is the lesser wait of the two
 // that denied: a request then may be denied again. Peek sums up all shards, and Reset forgets them, by one call for each, at once.
-// Another number of shards counts on with what the shards of the same names have counted; while both numbers are in use, up to
-// twice the quota may pass.
+// Another number of shards counts on with what the shards of the same names have counted, but for GCRA; while both numbers are in
+// use, up to twice the quota may pass.
 //
 // Not for a [MultiPlan], nor for a FixedWindow with RestartOnDeny.
 func WithShards(n int) LimiterOption {

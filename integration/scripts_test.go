@@ -106,7 +106,7 @@ var scriptInputs = map[string][]scriptInput{
 		arguments(1, 1, 5, 1, 1_000_000, "5 1 1000000"), arguments(9, 1, 5, 1, 1_000_000, "5 1 1000000"),
 		arguments(1, 2, 7, 3, 1_000_000, "7 3 1000000"),
 	},
-	"tokenbucket_refund": {arguments(1, 4, 0, inAWhile, 7, 3, 1_000_000, "7 3 1000000")},
+	"tokenbucket_refund": {arguments(1, 4, 0, inAWhile, 0, 7, 3, 1_000_000, "7 3 1000000")},
 	"multiplan_peek":     {{keys: 5, arguments: ofEachPlan(nil)}},
 	"multiplan_take": {
 		{keys: 5, arguments: ofEachPlan([]any{1, 1})},
@@ -116,7 +116,7 @@ var scriptInputs = map[string][]scriptInput{
 	},
 	"multiplan_refund": {{keys: 5, arguments: []any{
 		"fw", 1, 1_700_000_000_000, "sw", 1, 1_700_000_000_000_000, 60_000_000, "sl", 1, 1, 1_700_000_000_000_000,
-		"tb", 1, 4, 0, inAWhile, 5, 1, 1_000_000, "5 1 1000000", "gc", 1_000_000, 1_000_000, 1_700_000_000_000_000, 5_000_000, 1,
+		"tb", 1, 4, 0, inAWhile, 0, 5, 1, 1_000_000, "5 1 1000000", "gc", 1_000_000, 1_000_000, 1_700_000_000_000_000, 5_000_000, 1,
 	}}},
 }
 
