@@ -52,6 +52,7 @@ down: ## Stop them; nothing is kept
 smoke: build ## Decide on what `make up` started
 	bin/ration demo --redis redis://127.0.0.1:7379 --duration 1s
 	bin/ration demo --redis redis://127.0.0.1:7371 --duration 1s
+	cd integration && RATION_CLUSTER_PORT=7371 go test -count=1 -run '^TestRunningClusterKeys$$' .
 
 # The linters, built once for each state of tools/go.mod. golangci-lint takes minutes the first time.
 bin/tools/stamp: tools/go.mod tools/go.sum

@@ -7,6 +7,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
 
 	"github.com/go-ration/ration"
 	"github.com/go-ration/ration/rationtest"
@@ -124,4 +125,60 @@ func TestRefundAfterTheRequestEnded(t *testing.T) {
 	require.NoError(t, chain.Refund(ctx, chained))
 	require.EqualValues(t, 5, remaining(t, user, "user:7"))
 	require.EqualValues(t, 7, remaining(t, all, ""))
+}
+
+// What is granted between and after refunds, however they overlap, is granted too where what is given back was never taken.
+func TestRefundsHelpNobody(t *testing.T) {
+	t.Parallel()
+	const second = int64(1_000_000)
+	for name, draw := range map[string]func(limit int64, span time.Duration) ration.Plan{
+		"aligned": func(limit int64, span time.Duration) ration.Plan {
+			return ration.FixedWindow{Limit: limit, Window: span, Aligned: true}
+		},
+		"sliding-window": func(limit int64, span time.Duration) ration.Plan {
+			return ration.SlidingWindow{Limit: limit, Window: span}
+		},
+		"sliding-log": func(limit int64, span time.Duration) ration.Plan {
+			return ration.SlidingLog{Limit: limit, Window: span}
+		},
+		"token-bucket": func(limit int64, span time.Duration) ration.Plan {
+			return ration.TokenBucket{Rate: ration.Rate{Units: 3, Per: span}, Burst: limit}
+		},
+		"gcra": func(limit int64, span time.Duration) ration.Plan {
+			return ration.GCRA{Rate: ration.Rate{Units: 3, Per: span}, Burst: limit}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			rapid.Check(t, func(r *rapid.T) {
+				limit := rapid.Int64Range(1, 20).Draw(r, "limit")
+				plan := draw(limit, time.Duration(rapid.SampledFrom([]int64{1000, 1001, 7000}).Draw(r, "span"))*time.Millisecond)
+				with, err := ration.NewTwin(plan)
+				require.NoError(r, err)
+				without, err := ration.NewTwin(plan)
+				require.NoError(r, err)
+				now := 1_700_000_000 * second
+				var open []ration.Decision // to be given back
+				for range rapid.IntRange(1, 60).Draw(r, "operations") {
+					now += rapid.OneOf(rapid.Just(int64(0)), rapid.Int64Range(0, second), rapid.Just(second/3)).Draw(r, "pause")
+					if len(open) > 0 && rapid.Bool().Draw(r, "refund") {
+						i := rapid.IntRange(0, len(open)-1).Draw(r, "which")
+						with.RefundAt(now, open[i])
+						open = append(open[:i], open[i+1:]...)
+						continue
+					}
+					cost := rapid.Int64Range(1, limit).Draw(r, "cost")
+					d := with.TakeAt(now, cost, 1, false)
+					switch {
+					case !d.Allowed:
+					case rapid.Bool().Draw(r, "to be given back"):
+						open = append(open, d)
+					default:
+						asIf := without.TakeAt(now, cost, 1, false)
+						require.True(r, asIf.Allowed, "%d units at %d", cost, now)
+					}
+				}
+			})
+		})
+	}
 }

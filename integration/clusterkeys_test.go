@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"os"
 	"regexp"
 	"slices"
 	"strconv"
@@ -23,6 +24,22 @@ import (
 // B59: on a cluster every key has a counter of its own, in the slot that it ought to be in, and reaches it at once.
 func TestClusterKeys(t *testing.T) {
 	onEachCluster(t, testClusterKeys)
+}
+
+// The same on a cluster that runs already, of six servers with ports in a row: that of docker-compose.yml.
+func TestRunningClusterKeys(t *testing.T) {
+	first := os.Getenv("RATION_CLUSTER_PORT")
+	if first == "" {
+		t.Skip("RATION_CLUSTER_PORT names no port: make smoke does")
+	}
+	port, err := strconv.Atoi(first)
+	require.NoError(t, err)
+	c := &cluster{}
+	for i := range clusterNodes {
+		c.ports = append(c.ports, port+i)
+	}
+	c.rdb = c.newRedis(t, nil)
+	testClusterKeys(t, c)
 }
 
 func testClusterKeys(t *testing.T, c *cluster) {
