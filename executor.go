@@ -96,7 +96,7 @@ func (e *executor) do(ctx context.Context, timeout time.Duration, s *script, cmd
 		return answer, e.recycle(c, c.err)
 	case <-c.timer.C:
 		e.slots.doubt(ctx)
-		ended = unavailable(fmt.Errorf("%w: no answer within %v", ErrTimeout, timeout))
+		ended = unavailable(fmt.Errorf("%w: no answer within %v%s", ErrTimeout, timeout, c.told()))
 	case <-ctx.Done():
 		ended = endOf(ctx)
 	}
@@ -136,9 +136,15 @@ func (e *executor) run(c *call) {
 	defer c.finish()
 	defer func() { <-e.places }()
 	c.run(e.rdb)
-	if answered := redis.Error(nil); c.err != nil && !errors.As(c.err, &answered) {
+	if c.err != nil && !isAnswer(c.err) {
 		e.slots.doubt(context.Background())
 	}
+}
+
+// isAnswer says whether an error is one that Redis answered.
+func isAnswer(err error) bool {
+	var answer redis.Error
+	return errors.As(err, &answer)
 }
 
 // endOf is what a context that is done ended with; never nil, whatever the context.
@@ -193,6 +199,7 @@ type call struct {
 	answer []int64
 	err    error
 
+	again atomic.Pointer[string] // why the script was to be sent again, at last
 	state atomic.Int32
 	work  func()        // runs the call in the executor
 	done  chan struct{} // receives once, when the call has finished and its caller waits
@@ -222,6 +229,7 @@ func newCall(e *executor) *call {
 func (c *call) reset() {
 	c.timer.Stop()
 	c.script, c.command, c.answer, c.err = nil, nil, nil, nil
+	c.again.Store(nil)
 	c.state.Store(callWaiting)
 }
 
@@ -257,7 +265,7 @@ func (c *call) run(rdb redis.UniversalClient) {
 		switch {
 		case known && redis.HasErrorPrefix(err, "NOSCRIPT"):
 			cmd, known = inFull(cmd, c.script), false
-		case isOnTheMove(err) && c.sleep(pause):
+		case isOnTheMove(err) && c.sleep(pause, err):
 			cmd = cmd.Clone().(command)
 			pause = min(2*pause, longestPause)
 		default:
@@ -289,8 +297,18 @@ const (
 	longestPause = 16 * time.Millisecond
 )
 
-// sleep pauses, and says whether the caller still waits then.
-func (c *call) sleep(pause time.Duration) bool {
+// told is why the script was to be sent again, for an error text.
+func (c *call) told() string {
+	if why := c.again.Load(); why != nil {
+		return ": " + *why
+	}
+	return ""
+}
+
+// sleep pauses because of an error, and says whether the caller still waits then.
+func (c *call) sleep(pause time.Duration, because error) bool {
+	why := because.Error()
+	c.again.Store(&why)
 	select {
 	case <-time.After(pause):
 		return true

@@ -77,6 +77,7 @@ func TestKeysOnTheMoveForEver(t *testing.T) {
 	_, err := limiter.Allow(t.Context(), "key")
 	require.ErrorIs(t, err, ration.ErrUnavailable)
 	require.ErrorIs(t, err, ration.ErrTimeout)
+	require.ErrorContains(t, err, "no answer within 10ms: TRYAGAIN Multiple keys request")
 	require.Less(t, time.Since(begin), soon)
 
 	begin = time.Now()
