@@ -111,8 +111,8 @@ func TestDemoFindsExcess(t *testing.T) {
 		if cmd != "EVALSHA" {
 			return false
 		}
-		c.WriteLen(5)
-		for _, n := range []int{1, 0, 0, 0, 0} {
+		c.WriteLen(6)
+		for _, n := range []int{1, 0, 0, 0, 0, 0} {
 			c.WriteInt(n)
 		}
 		return true
