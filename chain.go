@@ -64,9 +64,9 @@ func (c *LimiterChain) AllowN(ctx context.Context, key string, n int64) (Decisio
 // Request.Keys and Request.Plan are not for a chain.
 //
 // A denial is the Decision of the limiter that denied. Its Plan is the name of the limiter, or limiter/plan where that has a
-// MultiPlan. Those behind it were not asked, so the request may have to wait for longer than RetryAfter. Of an allowed request Limit and Remaining are the least of all limiters, ResetAfter
-// the longest, and Plan names the one with the least left in proportion. Plans has each limiter that had a say, by its name, and
-// a plan of a MultiPlan as limiter/plan.
+// MultiPlan. Those behind it were not asked, so the request may have to wait for longer than RetryAfter. Of an allowed request
+// Limit and Remaining are the least of all limiters, ResetAfter the longest, and Plan names the one with the least left in
+// proportion. Plans has each limiter that had a say, by its name, and a plan of a MultiPlan as limiter/plan.
 //
 // One round trip for each limiter, and one more when units are given back. The errors are those of the limiter that failed;
 // whether that one charged the request is not known then, but the others have their units back.
@@ -80,14 +80,16 @@ func (c *LimiterChain) Take(ctx context.Context, r Request) (Decision, error) {
 	if r.Plan != nil {
 		return Decision{}, fmt.Errorf("%w: a plan for one request is not for a chain: make its limiters WithPlanFor", ErrPlanKind)
 	}
-	for _, l := range c.limiters {
-		if _, err := l.check(r); err != nil {
+	requests := make([]asked, len(c.limiters))
+	for i, l := range c.limiters {
+		var err error
+		if requests[i], err = l.check(r); err != nil {
 			return Decision{}, l.named(err)
 		}
 	}
 	granted := make([]Decision, 0, len(c.limiters))
-	for _, l := range c.limiters {
-		d, err := l.Take(ctx, r)
+	for i, l := range c.limiters {
+		d, err := l.decide(ctx, requests[i], false, r.Cost, 1)
 		if err != nil || !d.Allowed {
 			_ = c.giveBack(ctx, granted)
 			return l.denial(d), err

@@ -32,7 +32,7 @@ var gcraPeek = script{name: "gcra_peek", source: &gcraPeekSource, digest: "8ac3b
 //go:embed scripts/gcra_refund.lua
 var gcraRefundSource string
 
-var gcraRefund = script{name: "gcra_refund", source: &gcraRefundSource, digest: "c318a17f7baf13dfb343ef49bd11be6b4a7fdcd0", fields: 1}
+var gcraRefund = script{name: "gcra_refund", source: &gcraRefundSource, digest: "b8d6be68a059e1daa5e246aea358039ae8d46b61", fields: 1}
 
 //go:embed scripts/gcra_take.lua
 var gcraTakeSource string

@@ -30,7 +30,7 @@ func TestClusterKeys(t *testing.T) {
 func TestRunningClusterKeys(t *testing.T) {
 	first := os.Getenv("RATION_CLUSTER_PORT")
 	if first == "" {
-		t.Skip("RATION_CLUSTER_PORT names no port: make smoke does")
+		t.Skip("NOT TESTED here: RATION_CLUSTER_PORT names no port of a running cluster; make smoke tests it")
 	}
 	port, err := strconv.Atoi(first)
 	require.NoError(t, err)

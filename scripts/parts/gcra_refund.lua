@@ -1,4 +1,4 @@
--- gcra_refund.lua: give units back, but for what of them was earned again meanwhile.
+-- gcra_refund.lua: give units back, but for what of them would have been earned again meanwhile.
 -- KEYS:  key
 -- ARGV:  units 1/n us; left 1/n us, spent when they were; taken us; capacity 1/n us; n tokens
 -- Reply: units given back, 1/n us
