@@ -22,7 +22,7 @@ var fixedWindowTake = script{name: "fixedwindow_take", source: &fixedWindowTakeS
 //go:embed scripts/gcra_one.lua
 var gcraOneSource string
 
-var gcraOne = script{name: "gcra_one", source: &gcraOneSource, digest: "302f4dd23ac0dfeb3a13358645daef2be926485d", fields: 3}
+var gcraOne = script{name: "gcra_one", source: &gcraOneSource, digest: "7e8ad0456b786a56a75c282e0e510bdeb4e06975", fields: 3}
 
 //go:embed scripts/gcra_peek.lua
 var gcraPeekSource string
@@ -32,27 +32,27 @@ var gcraPeek = script{name: "gcra_peek", source: &gcraPeekSource, digest: "8ac3b
 //go:embed scripts/gcra_refund.lua
 var gcraRefundSource string
 
-var gcraRefund = script{name: "gcra_refund", source: &gcraRefundSource, digest: "b8d6be68a059e1daa5e246aea358039ae8d46b61", fields: 1}
+var gcraRefund = script{name: "gcra_refund", source: &gcraRefundSource, digest: "d7a9ca20a96ee9010a2379cec236a409ada64e9c", fields: 1}
 
 //go:embed scripts/gcra_take.lua
 var gcraTakeSource string
 
-var gcraTake = script{name: "gcra_take", source: &gcraTakeSource, digest: "1ac144508f51393a22a84ad5685fa2609b4d2df5", fields: 3}
+var gcraTake = script{name: "gcra_take", source: &gcraTakeSource, digest: "61fbd4fd8f134904bfe5007ebf5a2b07e6333079", fields: 3}
 
 //go:embed scripts/multiplan_peek.lua
 var multiPlanPeekSource string
 
-var multiPlanPeek = script{name: "multiplan_peek", source: &multiPlanPeekSource, digest: "ef32616502774b337838f155cd6869ce4a9352ef", fields: 0}
+var multiPlanPeek = script{name: "multiplan_peek", source: &multiPlanPeekSource, digest: "2e2178212e2815ee117f01076593b146d37fa3d3", fields: 0}
 
 //go:embed scripts/multiplan_refund.lua
 var multiPlanRefundSource string
 
-var multiPlanRefund = script{name: "multiplan_refund", source: &multiPlanRefundSource, digest: "186822b34bedbd608a3b93f089218eecd925840c", fields: 0}
+var multiPlanRefund = script{name: "multiplan_refund", source: &multiPlanRefundSource, digest: "0fcdaa87ede256689306e0c135ab8b8f1efb0b0c", fields: 0}
 
 //go:embed scripts/multiplan_take.lua
 var multiPlanTakeSource string
 
-var multiPlanTake = script{name: "multiplan_take", source: &multiPlanTakeSource, digest: "d669546c8dd1cac1908306f436ecb629d6544dfa", fields: 0}
+var multiPlanTake = script{name: "multiplan_take", source: &multiPlanTakeSource, digest: "b50fb24c8b41b37c70916b743e2d6af9df229a14", fields: 0}
 
 //go:embed scripts/slidinglog_peek.lua
 var slidingLogPeekSource string
@@ -87,14 +87,14 @@ var slidingWindowTake = script{name: "slidingwindow_take", source: &slidingWindo
 //go:embed scripts/tokenbucket_peek.lua
 var tokenBucketPeekSource string
 
-var tokenBucketPeek = script{name: "tokenbucket_peek", source: &tokenBucketPeekSource, digest: "cdc2878cbea5f0c3a0134ddac2ea3d1ca991aea1", fields: 4}
+var tokenBucketPeek = script{name: "tokenbucket_peek", source: &tokenBucketPeekSource, digest: "d410e2629b0aef497d9a486c40d9dc6e24e690c6", fields: 4}
 
 //go:embed scripts/tokenbucket_refund.lua
 var tokenBucketRefundSource string
 
-var tokenBucketRefund = script{name: "tokenbucket_refund", source: &tokenBucketRefundSource, digest: "f9a6c8c066f40f8375b104355c8f7ab8bb3e478f", fields: 1}
+var tokenBucketRefund = script{name: "tokenbucket_refund", source: &tokenBucketRefundSource, digest: "ee59cbd925ee4a2f46abdd4d8aea039bdf4b960a", fields: 1}
 
 //go:embed scripts/tokenbucket_take.lua
 var tokenBucketTakeSource string
 
-var tokenBucketTake = script{name: "tokenbucket_take", source: &tokenBucketTakeSource, digest: "46196c2efe745e749c94380e5e82628c0353bb30", fields: 6}
+var tokenBucketTake = script{name: "tokenbucket_take", source: &tokenBucketTakeSource, digest: "f106cc1c3e4f4de728b8d20d3edc10f992c09e8a", fields: 6}

@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -61,22 +62,56 @@ func startServerWithClock(
 // newContainerClock makes a clock that shows start, and the option by which all processes of a container run on it.
 func newContainerClock(t *testing.T, start time.Time) (*Clock, testcontainers.CustomizeRequestOption) {
 	t.Helper()
-	folder := t.TempDir()
-	// Images may run their servers as a user of their own.
-	require.NoError(t, os.Chmod(folder, 0o755))
-	buildClock(t, filepath.Join(folder, clockLibrary))
-	clock := newClock(t, filepath.Join(folder, clockFile))
-	clock.Set(start)
+	clock, folder := newClockFolder(t, start)
 	return clock, func(request *testcontainers.GenericContainerRequest) error {
 		return errors.Join(
-			testcontainers.WithEnv(map[string]string{
-				"LD_PRELOAD":  clockFolder + "/" + clockLibrary,
-				clockVariable: clockFolder + "/" + clockFile,
-			})(request),
+			testcontainers.WithEnv(clockEnvironment)(request),
 			testcontainers.WithHostConfigModifier(func(config *container.HostConfig) {
 				config.Binds = append(config.Binds, folder+":"+clockFolder+":ro")
 			})(request))
 	}
+}
+
+// clockEnvironment makes all processes of a container run on the clock whose folder is mounted there.
+var clockEnvironment = map[string]string{
+	"LD_PRELOAD":  clockFolder + "/" + clockLibrary,
+	clockVariable: clockFolder + "/" + clockFile,
+}
+
+// newClockFolder makes a clock that shows start, and the folder that containers mount.
+func newClockFolder(t *testing.T, start time.Time) (clock *Clock, folder string) {
+	t.Helper()
+	folder = t.TempDir()
+	// Images may run their servers as a user of their own.
+	require.NoError(t, os.Chmod(folder, 0o755))
+	buildClock(t, filepath.Join(folder, clockLibrary))
+	clock = newClock(t, filepath.Join(folder, clockFile))
+	clock.Set(start)
+	return clock, folder
+}
+
+// tick lets the clock go on until the function it answers is called, or the test ends: servers of a cluster that come to know
+// each other need one that does.
+func (c *Clock) tick(t *testing.T) (stop func()) {
+	t.Helper()
+	stopped := make(chan struct{})
+	var ticking sync.WaitGroup
+	ticking.Go(func() {
+		for {
+			select {
+			case <-stopped:
+				return
+			case <-time.After(10 * time.Millisecond):
+				c.Advance(10 * time.Millisecond)
+			}
+		}
+	})
+	stop = sync.OnceFunc(func() {
+		close(stopped)
+		ticking.Wait()
+	})
+	t.Cleanup(stop)
+	return stop
 }
 
 // buildClock compiles clock/clock.c. Without the C library's start files and version marks it loads on every Linux of this

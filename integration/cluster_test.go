@@ -6,7 +6,6 @@ import (
 	"path"
 	"strconv"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -66,30 +65,16 @@ done
 wait
 `
 
+// neverGivenUp is a node timeout, in milliseconds, that no clock of a test's jumps over.
+const neverGivenUp = "1000000000000000"
+
 // startClusterWithClock starts a cluster whose servers all run on a clock of the test's, which shows start. None of them is given
 // up, however the clock jumps.
 func startClusterWithClock(t *testing.T, image string, start time.Time) (*cluster, *Clock) {
 	t.Helper()
 	clock, onClock := newContainerClock(t, start)
-	// Servers that come to know each other need a clock that goes on.
-	made := make(chan struct{})
-	var ticking sync.WaitGroup
-	ticking.Go(func() {
-		for {
-			select {
-			case <-made:
-				return
-			case <-time.After(10 * time.Millisecond):
-				clock.Advance(10 * time.Millisecond)
-			}
-		}
-	})
-	stop := sync.OnceFunc(func() {
-		close(made)
-		ticking.Wait()
-	})
-	t.Cleanup(stop)
-	never := testcontainers.WithEnv(map[string]string{"NODE_TIMEOUT": "1000000000000000"})
+	stop := clock.tick(t)
+	never := testcontainers.WithEnv(map[string]string{"NODE_TIMEOUT": neverGivenUp})
 	c := startCluster(t, image, onClock, never)
 	stop()
 	return c, clock

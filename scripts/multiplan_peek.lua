@@ -264,26 +264,30 @@ for i = 1, #KEYS do
     arg = arg + 5
     -- TokenBucket. Stored, a hash: l whole tokens; p the part of a token beyond them, in 1/d tokens, 0 <= p < d;
     -- t the moment they were counted, in microseconds of the server's clock; b the plan they were counted under,
-    -- "burst n d". The numbers are whole, and none computed here leaves 2^53: the plan holds d * (n + 1) <= 2^52
-    -- and burst * d / n <= 2^52.
+    -- "burst n d", and behind it, where that is not zero, what was given back: the sum of all units, modulo 2^52,
+    -- and 2^40 for each change of the plan. The numbers are whole, and none computed here leaves 2^53: the plan
+    -- holds d * (n + 1) <= 2^52 and burst * d / n <= 2^52.
     --   burst  tokens
     --   n, d   the rate, n/d tokens a microsecond in lowest terms
     --   plan   "burst n d"
-    -- And g, where units were given back or the plan changed: the sum of all units given back, modulo 2^52, and 2^40
-    -- for each change of the plan.
-    -- Found: g; the level (tokens, part), the moment `at` up to which it is counted, and the state of what is
-    -- stored: 0 nothing, 1 counted under this plan, 2 counted under another. A clock behind the stored moment
-    -- refills nothing.
+    -- Found: the level (tokens, part), the moment `at` up to which it is counted, what was given back (refunded),
+    -- and the state of what is stored: 0 nothing, 1 counted under this plan, 2 counted under another. A clock behind
+    -- the stored moment refills nothing.
     local tokens, part, at, state, refunded = burst, 0, now, 0, 0
-    local h = redis.call('HMGET', key, 'l', 'p', 't', 'b', 'g')
+    local h = redis.call('HMGET', key, 'l', 'p', 't', 'b')
     if h[1] then
-      refunded = (h[5] or 0) + 0
       tokens, part, at, state = h[1] + 0, h[2] + 0, h[3] + 0, 1
       local storedN, storedD = n, d
       if h[4] ~= plan then
-        state = 2
-        storedN, storedD = string.match(h[4], ' (%d+) (%d+)$')
-        storedN, storedD = storedN + 0, storedD + 0
+        local under, back = string.match(h[4], '^(%d+ %d+ %d+) ?(%d*)$')
+        if back ~= '' then
+          refunded = back + 0
+        end
+        if under ~= plan then
+          state = 2
+          storedN, storedD = string.match(under, ' (%d+) (%d+)$')
+          storedN, storedD = storedN + 0, storedD + 0
+        end
       end
       if now > at then
         local rest = (now - at) % storedD

@@ -131,26 +131,30 @@ for i = 1, #KEYS do
     arg = arg + 10
     -- TokenBucket. Stored, a hash: l whole tokens; p the part of a token beyond them, in 1/d tokens, 0 <= p < d;
     -- t the moment they were counted, in microseconds of the server's clock; b the plan they were counted under,
-    -- "burst n d". The numbers are whole, and none computed here leaves 2^53: the plan holds d * (n + 1) <= 2^52
-    -- and burst * d / n <= 2^52.
+    -- "burst n d", and behind it, where that is not zero, what was given back: the sum of all units, modulo 2^52,
+    -- and 2^40 for each change of the plan. The numbers are whole, and none computed here leaves 2^53: the plan
+    -- holds d * (n + 1) <= 2^52 and burst * d / n <= 2^52.
     --   burst  tokens
     --   n, d   the rate, n/d tokens a microsecond in lowest terms
     --   plan   "burst n d"
-    -- And g, where units were given back or the plan changed: the sum of all units given back, modulo 2^52, and 2^40
-    -- for each change of the plan.
-    -- Found: g; the level (tokens, part), the moment `at` up to which it is counted, and the state of what is
-    -- stored: 0 nothing, 1 counted under this plan, 2 counted under another. A clock behind the stored moment
-    -- refills nothing.
+    -- Found: the level (tokens, part), the moment `at` up to which it is counted, what was given back (refunded),
+    -- and the state of what is stored: 0 nothing, 1 counted under this plan, 2 counted under another. A clock behind
+    -- the stored moment refills nothing.
     local tokens, part, at, state, refunded = burst, 0, now, 0, 0
-    local h = redis.call('HMGET', key, 'l', 'p', 't', 'b', 'g')
+    local h = redis.call('HMGET', key, 'l', 'p', 't', 'b')
     if h[1] then
-      refunded = (h[5] or 0) + 0
       tokens, part, at, state = h[1] + 0, h[2] + 0, h[3] + 0, 1
       local storedN, storedD = n, d
       if h[4] ~= plan then
-        state = 2
-        storedN, storedD = string.match(h[4], ' (%d+) (%d+)$')
-        storedN, storedD = storedN + 0, storedD + 0
+        local under, back = string.match(h[4], '^(%d+ %d+ %d+) ?(%d*)$')
+        if back ~= '' then
+          refunded = back + 0
+        end
+        if under ~= plan then
+          state = 2
+          storedN, storedD = string.match(under, ' (%d+) (%d+)$')
+          storedN, storedD = storedN + 0, storedD + 0
+        end
       end
       if now > at then
         local rest = (now - at) % storedD
@@ -239,14 +243,16 @@ for i = 1, #KEYS do
         local rest = missing % n
         local within = rest * d - part
         local full = now + ahead + (missing - rest) / n * d + (within + -within % n) / n
-        local moment = whole(math.max(full + -full % 1000, now - now % 1000 + 1000) / 1000)
+        full = full + -full % 1000
+        if full <= now then
+          full = now + 1000 -- a whole millisecond
+        end
+        local moment = whole(full / 1000)
         if write and not anew then
           redis.call('HSET', key, 'l', whole(tokens), 'p', whole(part), 't', whole(now + ahead))
         elseif write then
-          redis.call('HSET', key, 'l', whole(tokens), 'p', whole(part), 't', whole(now + ahead), 'b', plan)
-        end
-        if write and anew and refunded > 0 then
-          redis.call('HSET', key, 'g', whole(refunded))
+          local under = refunded > 0 and string.format('%s %s', plan, whole(refunded)) or plan
+          redis.call('HSET', key, 'l', whole(tokens), 'p', whole(part), 't', whole(now + ahead), 'b', under)
         end
         if state == 0 or redis.call('PEXPIREAT', key, moment, 'GT') == 0 and redis.call('PTTL', key) == -1 then
           redis.call('PEXPIREAT', key, moment)
@@ -304,11 +310,14 @@ for i = 1, #KEYS do
     spent = spent + units
     if units ~= 0 or mend or arrival and now % 64 == 0 and redis.call('PTTL', key) == -1 then
       local full = now + (spent + -spent % n) / n
-      local moment = math.max(full + -full % 1000, now - now % 1000 + 1000) / 1000
+      local moment = full + -full % 1000
+      if moment <= now then
+        moment = now + 1000 -- a whole millisecond
+      end
       if units ~= 0 or mend then
         arrival = whole((clock + spent) % modulus)
       end
-      redis.call('SET', key, arrival, 'PXAT', whole(moment))
+      redis.call('SET', key, arrival, 'PXAT', whole(moment / 1000))
     end
     reply[i] = back
   end

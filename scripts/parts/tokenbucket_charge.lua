@@ -10,14 +10,16 @@ if write or state == 1 and now % 64 == 0 and redis.call('PTTL', key) == -1 then
   local rest = missing % n
   local within = rest * d - part
   local full = now + ahead + (missing - rest) / n * d + (within + -within % n) / n
-  local moment = whole(math.max(full + -full % 1000, now - now % 1000 + 1000) / 1000)
+  full = full + -full % 1000
+  if full <= now then
+    full = now + 1000 -- a whole millisecond
+  end
+  local moment = whole(full / 1000)
   if write and not anew then
     redis.call('HSET', key, 'l', whole(tokens), 'p', whole(part), 't', whole(now + ahead))
   elseif write then
-    redis.call('HSET', key, 'l', whole(tokens), 'p', whole(part), 't', whole(now + ahead), 'b', plan)
-  end
-  if write and anew and refunded > 0 then
-    redis.call('HSET', key, 'g', whole(refunded))
+    local under = refunded > 0 and string.format('%s %s', plan, whole(refunded)) or plan
+    redis.call('HSET', key, 'l', whole(tokens), 'p', whole(part), 't', whole(now + ahead), 'b', under)
   end
   if state == 0 or redis.call('PEXPIREAT', key, moment, 'GT') == 0 and redis.call('PTTL', key) == -1 then
     redis.call('PEXPIREAT', key, moment)
