@@ -19,8 +19,8 @@ import (
 //     refund's together
 //   - a refund that is lost, because Redis or the process is, leaves the units charged, at most the cost once for each limiter
 //     before the one that denied. So put first what denies most
-//   - what was earned again meanwhile does not go back, as [Limiter.Refund] says of each plan; least to a GCRA, which is best put
-//     last
+//   - what was earned again meanwhile does not go back, as [Limiter.Refund] says of each plan, nor to a TokenBucket what others gave
+//     back meanwhile; least goes back to a GCRA. These two are best put last
 //
 // Put its keys right by WithKeyFor where a limiter does not count by the key of the request. A LimiterChain comes from Chain; the
 // zero value answers ErrClosed. It is safe for concurrent use.

@@ -30,18 +30,20 @@ func (l *Limiter) sharesWith(other *Limiter) bool {
 // Never is more given back than still weighs, so that nobody is granted what would not have been, had nothing been taken in the
 // first place; and where that is not known, less:
 //
-//   - FixedWindow: to the window that it was taken from, while that is open, is known by its end, and was not cut or started
-//     again. A window that a refunded grant opened keeps its end.
+//   - FixedWindow: to the window that it was taken from, while that is open, and was not cut or started again. It is known by its end
+//     alone: a window of another length that ends in the same millisecond, after a change of the plan, is taken for it. A window that a
+//     refunded grant opened keeps its end.
 //   - SlidingWindow: to the window that it was counted in, while that weighs and has the same length.
 //   - SlidingLog: the grant. More than 250 refunds of later grants than this, still in the log, are put where it is: what they gave
 //     back weighs again when this grant is out, until theirs are.
 //   - TokenBucket: at most what the bucket lacked of being full after the request, less what was refilled and given back by others
-//     since; nothing where the plan was changed meanwhile.
+//     since; nothing where the plan was changed meanwhile, or 2^52 units were given back. So those of long ago come to nothing where
+//     others come and go all the time.
 //   - GCRA: what of the request's own units would not have been earned again by now, had the bucket been full before. Where much is
 //     given back, other plans are the better choice.
 //
 // Give a decision back once: only SlidingLog knows its grants, and makes the second time nothing. A Reset, a lost key, a clock that
-// stepped back, and windows whose length was changed and changed back are not seen.
+// stepped back before or after the request, and windows whose length was changed meanwhile are not seen.
 //
 // Errors: ErrForeignDecision, and those of a decision. Whether the units went back is not known after ErrUnavailable.
 func (l *Limiter) Refund(ctx context.Context, d Decision) error {

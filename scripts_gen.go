@@ -42,17 +42,17 @@ var gcraTake = script{name: "gcra_take", source: &gcraTakeSource, digest: "61fbd
 //go:embed scripts/multiplan_peek.lua
 var multiPlanPeekSource string
 
-var multiPlanPeek = script{name: "multiplan_peek", source: &multiPlanPeekSource, digest: "2e2178212e2815ee117f01076593b146d37fa3d3", fields: 0}
+var multiPlanPeek = script{name: "multiplan_peek", source: &multiPlanPeekSource, digest: "074f49291d351823668c22f7e0038f692d280cf2", fields: 0}
 
 //go:embed scripts/multiplan_refund.lua
 var multiPlanRefundSource string
 
-var multiPlanRefund = script{name: "multiplan_refund", source: &multiPlanRefundSource, digest: "0fcdaa87ede256689306e0c135ab8b8f1efb0b0c", fields: 0}
+var multiPlanRefund = script{name: "multiplan_refund", source: &multiPlanRefundSource, digest: "ffc9163261a52dbd910528733cf51fde241a5f0d", fields: 0}
 
 //go:embed scripts/multiplan_take.lua
 var multiPlanTakeSource string
 
-var multiPlanTake = script{name: "multiplan_take", source: &multiPlanTakeSource, digest: "b50fb24c8b41b37c70916b743e2d6af9df229a14", fields: 0}
+var multiPlanTake = script{name: "multiplan_take", source: &multiPlanTakeSource, digest: "00ae8ae6c30c366ec9af9d826e490351da16c035", fields: 0}
 
 //go:embed scripts/slidinglog_peek.lua
 var slidingLogPeekSource string
@@ -87,14 +87,14 @@ var slidingWindowTake = script{name: "slidingwindow_take", source: &slidingWindo
 //go:embed scripts/tokenbucket_peek.lua
 var tokenBucketPeekSource string
 
-var tokenBucketPeek = script{name: "tokenbucket_peek", source: &tokenBucketPeekSource, digest: "d410e2629b0aef497d9a486c40d9dc6e24e690c6", fields: 4}
+var tokenBucketPeek = script{name: "tokenbucket_peek", source: &tokenBucketPeekSource, digest: "4e8574f03abec6a21290e9096ecd39323f18a2a3", fields: 4}
 
 //go:embed scripts/tokenbucket_refund.lua
 var tokenBucketRefundSource string
 
-var tokenBucketRefund = script{name: "tokenbucket_refund", source: &tokenBucketRefundSource, digest: "ee59cbd925ee4a2f46abdd4d8aea039bdf4b960a", fields: 1}
+var tokenBucketRefund = script{name: "tokenbucket_refund", source: &tokenBucketRefundSource, digest: "a1527ddeffaa2753827ae61e897830216f110325", fields: 1}
 
 //go:embed scripts/tokenbucket_take.lua
 var tokenBucketTakeSource string
 
-var tokenBucketTake = script{name: "tokenbucket_take", source: &tokenBucketTakeSource, digest: "f106cc1c3e4f4de728b8d20d3edc10f992c09e8a", fields: 6}
+var tokenBucketTake = script{name: "tokenbucket_take", source: &tokenBucketTakeSource, digest: "e74c52d3b0f04d3f4049c8ea8ebfc50b35fb06d1", fields: 6}

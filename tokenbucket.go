@@ -130,7 +130,8 @@ type tokenBucketTwin struct {
 	stored       bool // false: nothing was taken yet, the bucket is full
 	tokens, part int64
 	atMicros     int64 // up to when the level is counted
-	refunded     int64 // in all, rounded up
+	refunded     int64 // since changed, rounded up
+	changed      int64 // microseconds: no request taken by then is given back any more
 }
 
 // levelAt is the level at a moment, and up to when it is counted.
@@ -192,18 +193,20 @@ func (t *tokenBucketTwin) refundAt(nowMicros int64, r reply, units int64) int64 
 	tokens, part, at := t.levelAt(nowMicros)
 	// What the bucket as it was left, and as others gave back since, would lack now of being full is what of the request was
 	// not earned again.
-	left, leftPart := t.refilled(r[1], r[2], nowMicros-(r[4]+r[3]))
-	lacking := t.burst - left - (t.refunded - r[5])
-	if !t.stored || lacking <= 0 {
+	taken, others := r[4]+r[3], t.refunded-r[5]
+	left, leftPart := t.refilled(r[1], r[2], nowMicros-taken)
+	lacking := t.burst - left - others
+	if !t.stored || t.changed >= taken || others < 0 || lacking <= 0 {
 		return 0
 	}
-	if units < lacking || units == lacking && leftPart == 0 {
-		tokens += units
-		t.refunded += units
-	} else {
-		units = lacking
-		tokens, part = tokens+units, part-leftPart
-		t.refunded += units
+	wholly := units < lacking || units == lacking && leftPart == 0
+	units = min(units, lacking)
+	tokens += units
+	if t.refunded += units; t.refunded >= exactBound {
+		t.refunded, t.changed = 0, max(at, nowMicros)
+	}
+	if !wholly {
+		part -= leftPart
 		if part < 0 {
 			tokens, part = tokens-1, part+t.rate.den
 		}

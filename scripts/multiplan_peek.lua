@@ -264,27 +264,28 @@ for i = 1, #KEYS do
     arg = arg + 5
     -- TokenBucket. Stored, a hash: l whole tokens; p the part of a token beyond them, in 1/d tokens, 0 <= p < d;
     -- t the moment they were counted, in microseconds of the server's clock; b the plan they were counted under,
-    -- "burst n d", and behind it, where that is not zero, what was given back: the sum of all units, modulo 2^52,
-    -- and 2^40 for each change of the plan. The numbers are whole, and none computed here leaves 2^53: the plan
-    -- holds d * (n + 1) <= 2^52 and burst * d / n <= 2^52.
-    --   burst  tokens
-    --   n, d   the rate, n/d tokens a microsecond in lowest terms
-    --   plan   "burst n d"
-    -- Found: the level (tokens, part), the moment `at` up to which it is counted, what was given back (refunded),
-    -- and the state of what is stored: 0 nothing, 1 counted under this plan, 2 counted under another. A clock behind
-    -- the stored moment refills nothing.
-    local tokens, part, at, state, refunded = burst, 0, now, 0, 0
+    -- "burst n d", and behind it, once there was any, "refunded changed". The numbers are whole, and none computed
+    -- here leaves 2^53: the plan holds d * (n + 1) <= 2^52 and burst * d / n <= 2^52.
+    --   burst     tokens
+    --   n, d      the rate, n/d tokens a microsecond in lowest terms
+    --   plan      "burst n d"
+    --   changed   when the plan was changed: no request taken by then (t) is given back any more; 0: never
+    --   refunded  the units given back since, below 2^52
+    -- Found: the level (tokens, part), the moment `at` up to which it is counted, and the state of what is stored:
+    -- 0 nothing, 1 counted under this plan, 2 counted under another. A clock behind the stored moment refills
+    -- nothing.
+    local tokens, part, at, state, refunded, changed = burst, 0, now, 0, 0, 0
     local h = redis.call('HMGET', key, 'l', 'p', 't', 'b')
     if h[1] then
       tokens, part, at, state = h[1] + 0, h[2] + 0, h[3] + 0, 1
       local storedN, storedD = n, d
       if h[4] ~= plan then
-        local under, back = string.match(h[4], '^(%d+ %d+ %d+) ?(%d*)$')
-        if back ~= '' then
-          refunded = back + 0
+        local under, sum, when = string.match(h[4], '^(%d+ %d+ %d+) ?(%d*) ?(%d*)$')
+        if sum ~= '' then
+          refunded, changed = sum + 0, when + 0
         end
         if under ~= plan then
-          state = 2
+          state, refunded, changed = 2, 0, math.max(at, now - 1)
           storedN, storedD = string.match(under, ' (%d+) (%d+)$')
           storedN, storedD = storedN + 0, storedD + 0
         end

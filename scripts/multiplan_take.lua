@@ -411,27 +411,28 @@ for i = 1, #KEYS do
     arg = arg + 5
     -- TokenBucket. Stored, a hash: l whole tokens; p the part of a token beyond them, in 1/d tokens, 0 <= p < d;
     -- t the moment they were counted, in microseconds of the server's clock; b the plan they were counted under,
-    -- "burst n d", and behind it, where that is not zero, what was given back: the sum of all units, modulo 2^52,
-    -- and 2^40 for each change of the plan. The numbers are whole, and none computed here leaves 2^53: the plan
-    -- holds d * (n + 1) <= 2^52 and burst * d / n <= 2^52.
-    --   burst  tokens
-    --   n, d   the rate, n/d tokens a microsecond in lowest terms
-    --   plan   "burst n d"
-    -- Found: the level (tokens, part), the moment `at` up to which it is counted, what was given back (refunded),
-    -- and the state of what is stored: 0 nothing, 1 counted under this plan, 2 counted under another. A clock behind
-    -- the stored moment refills nothing.
-    local tokens, part, at, state, refunded = burst, 0, now, 0, 0
+    -- "burst n d", and behind it, once there was any, "refunded changed". The numbers are whole, and none computed
+    -- here leaves 2^53: the plan holds d * (n + 1) <= 2^52 and burst * d / n <= 2^52.
+    --   burst     tokens
+    --   n, d      the rate, n/d tokens a microsecond in lowest terms
+    --   plan      "burst n d"
+    --   changed   when the plan was changed: no request taken by then (t) is given back any more; 0: never
+    --   refunded  the units given back since, below 2^52
+    -- Found: the level (tokens, part), the moment `at` up to which it is counted, and the state of what is stored:
+    -- 0 nothing, 1 counted under this plan, 2 counted under another. A clock behind the stored moment refills
+    -- nothing.
+    local tokens, part, at, state, refunded, changed = burst, 0, now, 0, 0, 0
     local h = redis.call('HMGET', key, 'l', 'p', 't', 'b')
     if h[1] then
       tokens, part, at, state = h[1] + 0, h[2] + 0, h[3] + 0, 1
       local storedN, storedD = n, d
       if h[4] ~= plan then
-        local under, back = string.match(h[4], '^(%d+ %d+ %d+) ?(%d*)$')
-        if back ~= '' then
-          refunded = back + 0
+        local under, sum, when = string.match(h[4], '^(%d+ %d+ %d+) ?(%d*) ?(%d*)$')
+        if sum ~= '' then
+          refunded, changed = sum + 0, when + 0
         end
         if under ~= plan then
-          state = 2
+          state, refunded, changed = 2, 0, math.max(at, now - 1)
           storedN, storedD = string.match(under, ' (%d+) (%d+)$')
           storedN, storedD = storedN + 0, storedD + 0
         end
@@ -486,9 +487,6 @@ for i = 1, #KEYS do
         ahead = math.min(at - now, (tokens - rest) / n * d + (within - within % n) / n)
       end
       local write, anew = units > 0 or state == 2 or at > now + ahead, state ~= 1
-      if state == 2 then
-        refunded = (refunded + 1099511627776) % 4503599627370496
-      end
       -- The level is stored when it has to be ("write"): something was taken or given back, it was counted under
       -- another plan, or the clock stepped back too far. Expiry: when the bucket is full again, rounded up, and
       -- never before what is set: a plan with less to fill must not let the key go while another plan of the same
@@ -508,7 +506,10 @@ for i = 1, #KEYS do
         if write and not anew then
           redis.call('HSET', key, 'l', whole(tokens), 'p', whole(part), 't', whole(now + ahead))
         elseif write then
-          local under = refunded > 0 and string.format('%s %s', plan, whole(refunded)) or plan
+          local under = plan
+          if refunded > 0 or changed > 0 then
+            under = string.format('%s %s %s', plan, whole(refunded), whole(changed))
+          end
           redis.call('HSET', key, 'l', whole(tokens), 'p', whole(part), 't', whole(now + ahead), 'b', under)
         end
         if state == 0 or redis.call('PEXPIREAT', key, moment, 'GT') == 0 and redis.call('PTTL', key) == -1 then

@@ -15,27 +15,28 @@ local now = time[1] * 1000000 + time[2]
 
 -- TokenBucket. Stored, a hash: l whole tokens; p the part of a token beyond them, in 1/d tokens, 0 <= p < d;
 -- t the moment they were counted, in microseconds of the server's clock; b the plan they were counted under,
--- "burst n d", and behind it, where that is not zero, what was given back: the sum of all units, modulo 2^52,
--- and 2^40 for each change of the plan. The numbers are whole, and none computed here leaves 2^53: the plan
--- holds d * (n + 1) <= 2^52 and burst * d / n <= 2^52.
---   burst  tokens
---   n, d   the rate, n/d tokens a microsecond in lowest terms
---   plan   "burst n d"
--- Found: the level (tokens, part), the moment `at` up to which it is counted, what was given back (refunded),
--- and the state of what is stored: 0 nothing, 1 counted under this plan, 2 counted under another. A clock behind
--- the stored moment refills nothing.
-local tokens, part, at, state, refunded = burst, 0, now, 0, 0
+-- "burst n d", and behind it, once there was any, "refunded changed". The numbers are whole, and none computed
+-- here leaves 2^53: the plan holds d * (n + 1) <= 2^52 and burst * d / n <= 2^52.
+--   burst     tokens
+--   n, d      the rate, n/d tokens a microsecond in lowest terms
+--   plan      "burst n d"
+--   changed   when the plan was changed: no request taken by then (t) is given back any more; 0: never
+--   refunded  the units given back since, below 2^52
+-- Found: the level (tokens, part), the moment `at` up to which it is counted, and the state of what is stored:
+-- 0 nothing, 1 counted under this plan, 2 counted under another. A clock behind the stored moment refills
+-- nothing.
+local tokens, part, at, state, refunded, changed = burst, 0, now, 0, 0, 0
 local h = redis.call('HMGET', key, 'l', 'p', 't', 'b')
 if h[1] then
   tokens, part, at, state = h[1] + 0, h[2] + 0, h[3] + 0, 1
   local storedN, storedD = n, d
   if h[4] ~= plan then
-    local under, back = string.match(h[4], '^(%d+ %d+ %d+) ?(%d*)$')
-    if back ~= '' then
-      refunded = back + 0
+    local under, sum, when = string.match(h[4], '^(%d+ %d+ %d+) ?(%d*) ?(%d*)$')
+    if sum ~= '' then
+      refunded, changed = sum + 0, when + 0
     end
     if under ~= plan then
-      state = 2
+      state, refunded, changed = 2, 0, math.max(at, now - 1)
       storedN, storedD = string.match(under, ' (%d+) (%d+)$')
       storedN, storedD = storedN + 0, storedD + 0
     end
@@ -78,10 +79,11 @@ end
 -- others may have given back what they took before (refunded; since: refundedThen). What it would lack
 -- now of being full, had nobody else taken anything, is what of the request was not earned again; no more
 -- is given back than that. So nobody is granted what would not have been, had nothing been taken in the
--- first place. A bucket that is full, or whose plan changed, is given nothing.
+-- first place. A bucket that is full, or whose plan changed, is given nothing; nor is one that is not the one
+-- it was (others < 0).
 local back, write, anew = 0, false, true
-local others = (refunded - refundedThen) % 4503599627370496
-if state == 1 and others < 1099511627776 then
+local others = refunded - refundedThen
+if state == 1 and changed < taken and others >= 0 then
   if now > taken then
     local rest = (now - taken) % d
     local turns = (now - taken - rest) / d
@@ -100,7 +102,10 @@ if state == 1 and others < 1099511627776 then
       tokens, part = tokens - 1, part + d
     end
   end
-  refunded = (refunded + back) % 4503599627370496
+  refunded = refunded + back
+  if refunded >= 4503599627370496 then -- beyond what is counted: as if the plan had changed
+    refunded, changed = 0, math.max(at, now)
+  end
   if write and not whollyBack and leftPart > 0 then
     back = back - 1
   end
@@ -145,7 +150,10 @@ if write then
     if write and not anew then
       redis.call('HSET', key, 'l', whole(tokens), 'p', whole(part), 't', whole(now + ahead))
     elseif write then
-      local under = refunded > 0 and string.format('%s %s', plan, whole(refunded)) or plan
+      local under = plan
+      if refunded > 0 or changed > 0 then
+        under = string.format('%s %s %s', plan, whole(refunded), whole(changed))
+      end
       redis.call('HSET', key, 'l', whole(tokens), 'p', whole(part), 't', whole(now + ahead), 'b', under)
     end
     if state == 0 or redis.call('PEXPIREAT', key, moment, 'GT') == 0 and redis.call('PTTL', key) == -1 then

@@ -94,6 +94,18 @@ func refundsOfBuckets() []scenario {
 			allow(0, 10, 0), denyUnder(bucket(per(100, s), 10), 0, 1, 0, 10*ms), passUnder(bucket(per(100, s), 10), 100*ms, 0),
 			allowUnder(bucket(per(1, s), 10), 100*ms, 10, 0), refund(100*ms, 0), deny(100*ms, 1, 0, s),
 		}},
+		scenario{"a refund of the request with which the plan changed", bucket(per(1, s), 10), []step{
+			allow(0, 10, 0), allowUnder(bucket(per(2, s), 10), s, 1, 0), refund(s, 1), refund(s, 0),
+			allowUnder(bucket(per(2, s), 10), s, 1, 0), denyUnder(bucket(per(2, s), 10), s, 1, 0, 500*ms),
+		}},
+		scenario{"refunds of very many units that overlap", bucket(per(1, us), 4<<40), []step{
+			allow(0, 1<<40, 3<<40), allow(0, 3<<40, 0), refund(0, 0), refund(0, 1), peek(0, 4<<40, 0, 0),
+		}},
+		scenario{"refunds whose sum is beyond what is counted", bucket(per(1000, us), 1<<50), slices.Concat(
+			[]step{allow(0, 1<<49, 1<<49), allow(0, 1<<49, 0), refund(0, 0)},
+			slices.Concat(halves(7)...),
+			[]step{allow(562949953422*us, 1<<50, 0), refund(562949953422*us, 1), deny(562949953422*us, 1, 0, us)},
+		)},
 		scenario{"a refund under a changed plan is that of its own", gcra(per(1, s), 10), []step{
 			allow(0, 10, 0), allowUnder(gcra(per(2, s), 10), 0, 10, 0), refund(0, 0),
 			denyUnder(gcra(per(2, s), 10), 0, 1, 0, 500*ms), allow(0, 10, 0),
@@ -149,6 +161,15 @@ func churned(n int) [][]step {
 	for i := range n {
 		at := time.Duration(i) * us
 		all = append(all, []step{allow(at, 3, 7), refund(at, i)})
+	}
+	return all
+}
+
+// halves takes half of 2^50 units and gives it back, n times after two others.
+func halves(n int) [][]step {
+	var all [][]step
+	for i := range n {
+		all = append(all, []step{allow(0, 1<<49, 0), refund(0, 2+i)})
 	}
 	return all
 }

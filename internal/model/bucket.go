@@ -13,8 +13,10 @@ type bucket struct {
 	level  *big.Rat           // tokens, as of `at`
 	at     int64
 	stored bool
-	// refunded is what was given back, rounded up; under a changed plan it is out of any comparison with what it was.
+	// refunded is what was given back since changed, rounded up.
 	refunded int64
+	// changed is when the plan was changed: no request taken by then is given back any more.
+	changed int64
 }
 
 func (b *bucket) Change(plan ration.Plan) { b.plan = plan.(ration.TokenBucket) }
@@ -37,6 +39,9 @@ func (b *bucket) Take(now int64, ask Ask) Answer {
 			level.Set(burst)
 		}
 		at = max(b.at, now)
+		if changed {
+			b.refunded, b.changed = 0, max(b.at, now-1)
+		}
 	}
 	granted := count
 	if cost > 0 {
@@ -47,9 +52,6 @@ func (b *bucket) Take(now int64, ask Ask) Answer {
 	at, pulled := pulledBack(at, now, level, rate)
 	if granted*cost > 0 || pulled || changed {
 		b.stored, b.at, b.filled, b.level = true, at, b.plan, new(big.Rat).Set(level)
-	}
-	if changed {
-		b.refunded += 1 << 40
 	}
 	answer := Answer{Granted: granted, Remaining: floor(level)}
 	if granted*cost > 0 {
@@ -84,6 +86,9 @@ type bucketGrant struct {
 func (b *bucket) Refund(now int64, grant Grant) {
 	g := grant.(bucketGrant)
 	burst, rate := big.NewRat(g.plan.Burst, 1), perMicro(g.plan.Rate)
+	if b.changed >= g.at || b.refunded < g.then {
+		return
+	}
 	if !b.stored || b.filled.Burst != g.plan.Burst || perMicro(b.filled.Rate).Cmp(rate) != 0 {
 		return
 	}
@@ -99,7 +104,9 @@ func (b *bucket) Refund(now int64, grant Grant) {
 	if back.Cmp(lacking) > 0 {
 		back = lacking
 	}
-	b.refunded += ceil(back)
+	if b.refunded += ceil(back); b.refunded >= 1<<52 {
+		b.refunded, b.changed = 0, max(b.at, now)
+	}
 	level := b.levelAt(now)
 	if level.Cmp(burst) > 0 {
 		level.Set(burst)

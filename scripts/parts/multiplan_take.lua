@@ -64,9 +64,6 @@ for i = 1, #KEYS do
       tokens = tokens - units
       --@ tokenbucket_ahead
       local write, anew = units > 0 or state == 2 or at > now + ahead, state ~= 1
-      if state == 2 then
-        refunded = (refunded + 1099511627776) % 4503599627370496
-      end
       --@ tokenbucket_charge
       reply[filled + 1], reply[filled + 2], reply[filled + 3] = tokens, part, ahead
       reply[filled + 4], reply[filled + 5] = now, refunded

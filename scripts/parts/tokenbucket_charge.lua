@@ -18,7 +18,10 @@ if write or state == 1 and now % 64 == 0 and redis.call('PTTL', key) == -1 then
   if write and not anew then
     redis.call('HSET', key, 'l', whole(tokens), 'p', whole(part), 't', whole(now + ahead))
   elseif write then
-    local under = refunded > 0 and string.format('%s %s', plan, whole(refunded)) or plan
+    local under = plan
+    if refunded > 0 or changed > 0 then
+      under = string.format('%s %s %s', plan, whole(refunded), whole(changed))
+    end
     redis.call('HSET', key, 'l', whole(tokens), 'p', whole(part), 't', whole(now + ahead), 'b', under)
   end
   if state == 0 or redis.call('PEXPIREAT', key, moment, 'GT') == 0 and redis.call('PTTL', key) == -1 then

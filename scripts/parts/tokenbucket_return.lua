@@ -2,10 +2,11 @@
 -- others may have given back what they took before (refunded; since: refundedThen). What it would lack
 -- now of being full, had nobody else taken anything, is what of the request was not earned again; no more
 -- is given back than that. So nobody is granted what would not have been, had nothing been taken in the
--- first place. A bucket that is full, or whose plan changed, is given nothing.
+-- first place. A bucket that is full, or whose plan changed, is given nothing; nor is one that is not the one
+-- it was (others < 0).
 local back, write, anew = 0, false, true
-local others = (refunded - refundedThen) % 4503599627370496
-if state == 1 and others < 1099511627776 then
+local others = refunded - refundedThen
+if state == 1 and changed < taken and others >= 0 then
   if now > taken then
     local rest = (now - taken) % d
     local turns = (now - taken - rest) / d
@@ -24,7 +25,10 @@ if state == 1 and others < 1099511627776 then
       tokens, part = tokens - 1, part + d
     end
   end
-  refunded = (refunded + back) % 4503599627370496
+  refunded = refunded + back
+  if refunded >= 4503599627370496 then -- beyond what is counted: as if the plan had changed
+    refunded, changed = 0, math.max(at, now)
+  end
   if write and not whollyBack and leftPart > 0 then
     back = back - 1
   end

@@ -13,8 +13,5 @@ local room = tokens
 tokens = tokens - units
 --@ tokenbucket_ahead
 local write, anew = units > 0 or state == 2 or at > now + ahead, state ~= 1
-if state == 2 then
-  refunded = (refunded + 1099511627776) % 4503599627370496
-end
 --@ tokenbucket_charge
 return { granted, tokens, part, ahead, now, refunded }
