@@ -62,7 +62,11 @@ func startComposeCluster(t *testing.T, image string) (*cluster, *Clock) {
 func clockService(folder string) map[string]any {
 	environment := maps.Clone(clockEnvironment)
 	environment["SERVER_OPTIONS"] = "--cluster-node-timeout " + neverGivenUp + " --repl-timeout 1000000000"
-	return map[string]any{"environment": environment, "volumes": []string{folder + ":" + clockFolder + ":ro"}}
+	return map[string]any{
+		"environment": environment,
+		"volumes":     []string{folder + ":" + clockFolder + ":ro"},
+		"healthcheck": map[string]any{"interval": "24h"}, // it is looked at from outside, and this costs much
+	}
 }
 
 // writeChanges writes changes to the service as a file that compose reads after docker-compose.yml. It is JSON, which is YAML.
