@@ -68,8 +68,9 @@ func (c *LimiterChain) AllowN(ctx context.Context, key string, n int64) (Decisio
 // Limit and Remaining are the least of all limiters, ResetAfter the longest, and Plan names the one with the least left in
 // proportion. Plans has each limiter that had a say, by its name, and a plan of a MultiPlan as limiter/plan.
 //
-// One round trip for each limiter, and one more when units are given back. The errors are those of the limiter that failed;
-// whether that one charged the request is not known then, but the others have their units back.
+// One round trip for each limiter, and one more when units are given back. What a limiter's failure policy decides is its decision;
+// Source and Cause are then those of the first such limiter. The errors are those of the limiter that failed; whether that one charged
+// the request is not known then, but the others have their units back.
 func (c *LimiterChain) Take(ctx context.Context, r Request) (Decision, error) {
 	if c == nil || len(c.limiters) == 0 {
 		return Decision{}, ErrClosed
@@ -89,7 +90,7 @@ func (c *LimiterChain) Take(ctx context.Context, r Request) (Decision, error) {
 	}
 	granted := make([]Decision, 0, len(c.limiters))
 	for i, l := range c.limiters {
-		d, err := l.decide(ctx, requests[i], false, r.Cost, 1)
+		d, err := l.decide(ctx, requests[i])
 		if err != nil || !d.Allowed {
 			_ = c.giveBack(ctx, granted)
 			return l.denial(d), err
@@ -136,6 +137,7 @@ func (c *LimiterChain) all(granted []Decision) Decision {
 		all.Remaining = min(all.Remaining, d.Remaining)
 		all.ResetAfter = max(all.ResetAfter, d.ResetAfter)
 		all.Plans = append(all.Plans, c.limiters[i].plansOf(d)...)
+		all.degradeBy(d)
 	}
 	all.Plan = binding(all.Plans)
 	all.receipt = receipt{chained: granted}

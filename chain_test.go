@@ -209,21 +209,25 @@ func TestChainWhenRedisFails(t *testing.T) {
 		}
 		return next(ctx, cmd)
 	}))
-	client, err := ration.New(rdb, ration.WithTimeout(10*time.Second))
+	client, err := ration.New(rdb, ration.WithTimeout(10*time.Second), ration.OnFailure(ration.FailClosed()))
 	require.NoError(t, err)
 	t.Cleanup(client.Close)
 	gcra := ration.GCRA{Rate: ration.PerMinute(1), Burst: 3}
 	chain, user, all := newChain(t, client, perMinute(5), gcra)
 
 	cut.Store(digestOf(t, "gcra_one"))
-	_, err = chain.Allow(t.Context(), "user:7")
-	require.ErrorIs(t, err, ration.ErrUnavailable)
-	require.ErrorContains(t, err, `limiter "all"`)
+	d, err := chain.Allow(t.Context(), "user:7")
+	require.NoError(t, err)
+	require.False(t, d.Allowed)
+	require.Equal(t, "all", d.Plan)
+	require.Equal(t, ration.SourceFailClosed, d.Source)
+	require.ErrorIs(t, d.Cause, ration.ErrUnavailable)
+	require.ErrorContains(t, d.Cause, `limiter "all"`)
 	require.EqualValues(t, 5, remaining(t, user, "user:7"), "given back")
 
 	lost = 0
 	cut.Store(digestOf(t, "fixedwindow_refund"))
-	d, err := chain.AllowN(t.Context(), "user:7", 3)
+	d, err = chain.AllowN(t.Context(), "user:7", 3)
 	require.NoError(t, err)
 	require.True(t, d.Allowed)
 	d, err = chain.Allow(t.Context(), "user:7")

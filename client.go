@@ -18,6 +18,7 @@ type Client struct {
 	prefix   string
 	limiter  limiterConfig
 	executor *executor
+	local    *local
 
 	mu       sync.Mutex
 	limiters map[string]string // the plan, as ParsePlan reads it, by name
@@ -37,7 +38,9 @@ func New(rdb redis.UniversalClient, options ...ClientOption) (*Client, error) {
 	config := clientConfig{
 		prefix:      defaultPrefix,
 		maxInFlight: defaultMaxInFlight,
-		limiter:     limiterConfig{timeout: defaultTimeout},
+		breaker:     defaultBreaker,
+		localKeys:   defaultLocalKeys,
+		limiter:     limiterConfig{timeout: defaultTimeout, policy: FailLocal()},
 	}
 	for _, o := range options {
 		if o == nil {
@@ -50,7 +53,8 @@ func New(rdb redis.UniversalClient, options ...ClientOption) (*Client, error) {
 	return &Client{
 		prefix:   config.prefix,
 		limiter:  config.limiter,
-		executor: newExecutor(rdb, config.maxInFlight),
+		executor: newExecutor(rdb, config.maxInFlight, config.breaker),
+		local:    newLocal(config.localKeys),
 		limiters: make(map[string]string),
 	}, nil
 }
@@ -100,12 +104,15 @@ func (c *Client) isClosed() bool { return c == nil || c.executor == nil || c.exe
 
 // bind makes a limiter of what has been checked.
 func (c *Client) bind(name string, plan *preparedPlan, config limiterConfig) *Limiter {
+	_, isLocal := config.policy.(failLocal)
 	return &Limiter{
 		name:     name,
 		plan:     plan,
 		config:   config,
 		keys:     newKeySpace(c.prefix, name),
 		executor: c.executor,
+		local:    c.local,
+		isLocal:  isLocal,
 		plans:    planCache{shards: config.shards},
 	}
 }

@@ -9,12 +9,12 @@ import (
 type Decision struct {
 	// Allowed says whether the request may go on.
 	Allowed bool
-	// Granted is how many units were charged: the cost of an allowed request, for AllowUpTo what fitted, else 0.
+	// Granted is how many units the request may use: the cost of an allowed one, for AllowUpTo what fitted, else 0.
 	Granted int64
 	// Limit is the most units the plan can ever grant at once: the Limit of a window, the Burst of a bucket; of a MultiPlan the
 	// least of those.
 	Limit int64
-	// Remaining is how many whole units could be taken now: 0 to Limit.
+	// Remaining is how many whole units could be taken now: 0 to Limit; 0 where that is not known.
 	Remaining int64
 	// RetryAfter, of a denied request, is the least wait after which the same request is allowed, if nobody else takes
 	// units meanwhile: exact to the microsecond, to the millisecond for FixedWindow, and never zero. Of an allowed request it
@@ -24,6 +24,8 @@ type Decision struct {
 	ResetAfter time.Duration
 	// Source says who decided.
 	Source Source
+	// Cause is why Redis did not decide, but the failure policy; nil if it was Redis. It wraps ErrUnavailable.
+	Cause error
 	// Plan is the plan that decided, as ParsePlan reads it; of a MultiPlan the name of the one that binds.
 	Plan string
 	// Plans are the plans of a MultiPlan, one by one; nil for any other plan.
@@ -32,11 +34,24 @@ type Decision struct {
 	receipt receipt // for Refund
 }
 
+// degradeBy tells, of a decision made up of several, that one of them was not Redis'.
+func (d *Decision) degradeBy(one Decision) {
+	if d.Cause == nil && one.Cause != nil {
+		d.Source, d.Cause = one.Source, one.Cause
+	}
+}
+
 // Source says who made a decision.
 type Source string
 
-// SourceRedis is the Source of a decision that Redis made.
-const SourceRedis Source = "redis"
+// The sources of decisions.
+const (
+	SourceRedis      Source = "redis"
+	SourceLocal      Source = "local"       // Redis did not answer: see FailLocal
+	SourceFailOpen   Source = "fail-open"   // see FailOpen
+	SourceFailClosed Source = "fail-closed" // see FailClosed
+	SourceFailFunc   Source = "fail-func"   // see FailFunc
+)
 
 // Request is what Take decides.
 type Request struct {

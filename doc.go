@@ -12,7 +12,7 @@
 //	…
 //	d, err := search.Allow(ctx, ration.Key("tenant", tenantID))
 //	switch {
-//	case err != nil: // Redis gave no answer in time, ctx ended, or the call was a mistake
+//	case err != nil: // ctx ended, or the call was a mistake; never "Redis is down"
 //	case !d.Allowed: // too many: come back after d.RetryAfter
 //	}
 //

@@ -45,16 +45,20 @@ var (
 	// ErrForeignDecision is returned by Refund for a decision that the limiter did not make.
 	ErrForeignDecision = errors.New("ration: decision of another limiter")
 
-	// ErrUnavailable is wrapped by the error of a call that Redis gave no answer to: it was too slow, not there, or
-	// answered with a fault. Whether it was charged is not known.
+	// ErrUnavailable is wrapped by why Redis did not do what a call asked for: it was too slow, not there, or answered with a fault.
+	// Of a decision that is Decision.Cause, of Reset, Refund and Ping the error. Whether it was charged is not known.
 	ErrUnavailable = errors.New("ration: redis unavailable")
 
-	// ErrTimeout is wrapped, beside ErrUnavailable, by the error of a call that ended with the timeout of its limiter.
+	// ErrTimeout is wrapped, beside ErrUnavailable, where a call ended with the timeout of its limiter.
 	// Where nothing listens it is often this error too, since go-redis by default dials five times, with pauses, before it
 	// says so; redis.Options.DialerRetries is how often.
 	ErrTimeout = errors.New("ration: timeout")
 
-	// ErrConfiguration is wrapped, beside ErrUnavailable, by the error of a call that Redis refused for a reason that no
+	// ErrBreakerOpen is wrapped, beside ErrUnavailable, where a call was not sent, for the node of its key gave no
+	// answer lately: see [Breaker].
+	ErrBreakerOpen = errors.New("ration: breaker open")
+
+	// ErrConfiguration is wrapped, beside ErrUnavailable, where Redis refused a call for a reason that no
 	// waiting mends: a user without the permission (NOPERM, NOAUTH, WRONGPASS), keys in different slots (CROSSSLOT), a key that
 	// holds something else (WRONGTYPE).
 	ErrConfiguration = errors.New("ration: fault of configuration")

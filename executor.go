@@ -15,20 +15,20 @@ import (
 // in time whatever the client does: by default go-redis does not apply a context's deadline to a socket, and where it does,
 // the deadline closes the connection. The command itself runs in a goroutine, as long as the client lets it.
 type executor struct {
-	rdb    redis.UniversalClient
-	slots  slotMap
-	places chan struct{} // one element for each command on its way
-	calls  sync.Pool     // *call
+	rdb   redis.UniversalClient
+	slots slotMap
+	lanes *lanes
+	calls sync.Pool // *call
 
 	starting sync.RWMutex // held to read while a command is started, to write while the executor is closed
 	closed   chan struct{}
 	running  sync.WaitGroup
 }
 
-func newExecutor(rdb redis.UniversalClient, maxInFlight int) *executor {
+func newExecutor(rdb redis.UniversalClient, maxInFlight int, b Breaker) *executor {
 	e := &executor{
 		rdb:    rdb,
-		places: make(chan struct{}, maxInFlight),
+		lanes:  newLanes(rdb, maxInFlight, b),
 		closed: make(chan struct{}),
 	}
 	e.calls.New = func() any { return newCall(e) }
@@ -37,77 +37,111 @@ func newExecutor(rdb redis.UniversalClient, maxInFlight int) *executor {
 }
 
 // call runs a script on keys: EVALSHA, and once more as EVAL where Redis does not know the script. The arguments are those
-// that differ from call to call, then the plan's. It answers the integers that the script replies.
+// that differ from call to call, then the plan's. It answers the integers that the script replies; or, where it ended before the
+// script did, what is to come of that.
 func (e *executor) call(
 	ctx context.Context, timeout time.Duration, s *script, keys, lead, args []any,
-) ([]int64, error) {
-	answer, err := e.do(ctx, timeout, s, newCommand(s, keys, lead, args))
-	if err == nil && s.fields > 0 && len(answer) != s.fields {
-		return nil, unavailable(fmt.Errorf("%s: %d integers in the reply, not %d", s.name, len(answer), s.fields))
+) ([]int64, *lateAnswer, error) {
+	answer, late, err := e.do(ctx, timeout, keys[0].(string), s, newCommand(s, keys, lead, args))
+	if err == nil {
+		err = s.checkFields(answer)
 	}
-	return answer, err
+	return answer, late, err
 }
+
+// undo runs a script that takes back what another has done, whatever the breaker says, for Redis has answered just now. It waits for
+// longer than a caller would.
+func (e *executor) undo(s *script, keys, lead, args []any) {
+	c := e.newCall(context.Background(), undoTimeout, keys[0].(string), s, newCommand(s, keys, lead, args))
+	_, _ = c.ask()
+	e.recycle(c)
+}
+
+const undoTimeout = time.Second
 
 // delete deletes keys; Redis frees what they held in the background.
 func (e *executor) delete(ctx context.Context, timeout time.Duration, keys ...any) error {
-	_, err := e.do(ctx, timeout, nil, newPlainCommand(append([]any{"unlink"}, keys...)...))
+	_, _, err := e.do(ctx, timeout, keys[0].(string), nil, newPlainCommand(append([]any{"unlink"}, keys...)...))
 	return err
 }
 
-// ping asks for a sign of life.
-func (e *executor) ping(ctx context.Context, timeout time.Duration) error {
-	_, err := e.do(ctx, timeout, nil, newPlainCommand("ping"))
-	return err
-}
-
-// do starts a command, of a script or a plain one, and waits for its answer, for the timeout and for ctx.
-func (e *executor) do(ctx context.Context, timeout time.Duration, s *script, cmd command) ([]int64, error) {
-	ctx = orBackground(ctx)
-	c := e.calls.Get().(*call)
-	c.script, c.command = s, cmd
-	if err := ctx.Err(); err != nil {
-		return nil, e.recycle(c, err)
+// probe asks the node of a key for a sign of life, if the breaker lets it. A fault is one too.
+func (e *executor) probe(ctx context.Context, timeout time.Duration, key string) error {
+	if _, _, err := e.do(ctx, timeout, key, nil, newPlainCommand("exists", key)); !isAnswered(err) {
+		return err
 	}
-	c.timer.Reset(timeout)
+	return nil
+}
+
+const probeTimeout = 100 * time.Millisecond
+
+// ping asks for a sign of life, whatever the breaker says.
+func (e *executor) ping(ctx context.Context, timeout time.Duration) error {
+	c := e.newCall(ctx, timeout, "", nil, newPlainCommand("ping"))
+	err := c.ctx.Err()
+	if err == nil {
+		_, err = c.ask()
+	}
+	e.recycle(c)
+	return err
+}
+
+// do runs a command on the lane of a key, unless the breaker there is open: one of a script, or a plain one.
+func (e *executor) do(
+	ctx context.Context, timeout time.Duration, key string, s *script, cmd command,
+) (answer []int64, late *lateAnswer, err error) {
+	c := e.newCall(ctx, timeout, key, s, cmd)
+	if err = c.ctx.Err(); err == nil { // whatever the breaker says
+		answer, err = c.lane.run(c)
+	}
+	if c.state.Load() == callLeft {
+		late = c.late
+	}
+	e.recycle(c)
+	return answer, late, err
+}
+
+// wait starts a call and waits for its answer, for the timeout and for the context.
+func (e *executor) wait(c *call) ([]int64, error) {
+	c.timer.Reset(c.timeout)
 	select {
-	case e.places <- struct{}{}:
+	case c.lane.places <- struct{}{}:
 	default:
 		select {
-		case e.places <- struct{}{}:
+		case c.lane.places <- struct{}{}:
 		case <-c.timer.C:
-			return nil, e.recycle(c, unavailable(fmt.Errorf("%w: no place among %d calls in flight within %v",
-				ErrTimeout, cap(e.places), timeout)))
-		case <-ctx.Done():
-			return nil, e.recycle(c, endOf(ctx))
+			return nil, unavailable(fmt.Errorf("%w: %w among %d calls in flight within %v",
+				ErrTimeout, errNoPlace, cap(c.lane.places), c.timeout))
+		case <-c.ctx.Done():
+			return nil, endOf(c.ctx)
 		case <-e.closed:
-			return nil, e.recycle(c, ErrClosed)
+			return nil, ErrClosed
 		}
 	}
-	*cmd.context() = callContext{Context: ctx, gone: c.gone}
+	*c.command.context() = callContext{Context: c.ctx, gone: c.gone}
 	if !e.start(c) {
-		<-e.places
-		return nil, e.recycle(c, ErrClosed)
+		<-c.lane.places
+		return nil, ErrClosed
 	}
 
 	var ended error
 	select {
 	case <-c.done:
-		answer := c.answer
-		return answer, e.recycle(c, c.err)
+		return c.answer, c.err
 	case <-c.timer.C:
-		e.slots.doubt(ctx)
-		ended = unavailable(fmt.Errorf("%w: no answer within %v%s", ErrTimeout, timeout, c.told()))
-	case <-ctx.Done():
-		ended = endOf(ctx)
+		e.slots.doubt(c.ctx)
+		ended = c.timeoutError()
+	case <-c.ctx.Done():
+		ended = endOf(c.ctx)
 	}
+	c.late = &lateAnswer{}
 	if c.leave() {
-		// The goroutine that runs the call keeps it.
 		return nil, ended
 	}
+	c.late = nil
 	// The answer came in the same moment: a grant is not thrown away.
 	<-c.done
-	answer := c.answer
-	return answer, e.recycle(c, c.err)
+	return c.answer, c.err
 }
 
 // orBackground is a context that is not nil.
@@ -130,12 +164,27 @@ func (e *executor) start(c *call) bool {
 	return true
 }
 
+// inBackground does something in a goroutine that close waits for, unless the executor is closed.
+func (e *executor) inBackground(do func()) (started bool) {
+	e.starting.RLock()
+	defer e.starting.RUnlock()
+	if e.isClosed() {
+		return false
+	}
+	e.running.Add(1)
+	go func() {
+		defer e.running.Done()
+		do()
+	}()
+	return true
+}
+
 // run runs a call. What it does at the end it does even if a hook of the redis client ends the goroutine.
 func (e *executor) run(c *call) {
 	defer e.running.Done()
 	defer c.finish()
-	defer func() { <-e.places }()
-	c.run(e.rdb)
+	defer func() { <-c.lane.places }()
+	c.run(e)
 	if c.err != nil && !isAnswer(c.err) {
 		e.slots.doubt(context.Background())
 	}
@@ -164,11 +213,20 @@ func (e *executor) isClosed() bool {
 	}
 }
 
-// recycle keeps a call for later use, and passes on how it ended.
-func (e *executor) recycle(c *call, err error) error {
-	c.reset()
-	e.calls.Put(c)
-	return err
+// newCall is a call on the lane of a key; none of the key where that is empty.
+func (e *executor) newCall(ctx context.Context, timeout time.Duration, key string, s *script, cmd command) *call {
+	c := e.calls.Get().(*call)
+	c.ctx, c.timeout, c.key, c.script, c.command = orBackground(ctx), timeout, key, s, cmd
+	c.lane = e.lanes.of(key)
+	return c
+}
+
+// recycle keeps a call for later use, unless the goroutine that runs it does.
+func (e *executor) recycle(c *call) {
+	if c.state.Load() != callLeft {
+		c.reset()
+		e.calls.Put(c)
+	}
 }
 
 // close refuses further calls and waits for those on their way, at most for grace.
@@ -193,17 +251,23 @@ func (e *executor) close(grace time.Duration) {
 // call is one command on its way. While it runs it belongs to the goroutine that runs it; then to its caller, if that still
 // waits, who returns it to the pool.
 type call struct {
+	ctx     context.Context
+	timeout time.Duration
+	key     string // stored; empty: of no key
+	lane    *lane
 	script  *script // nil: a plain command
 	command command
 
 	answer []int64
 	err    error
 
-	again atomic.Pointer[string] // why the script was to be sent again, at last
+	again atomic.Pointer[error] // why the script was to be sent again, at last
 	state atomic.Int32
-	work  func()        // runs the call in the executor
-	done  chan struct{} // receives once, when the call has finished and its caller waits
-	gone  chan struct{} // closed when the caller no longer waits; the call is then not used again
+	late  *lateAnswer             // of a call whose caller has left
+	ask   func() ([]int64, error) // starts the call in the executor and waits
+	work  func()                  // runs the call in the executor
+	done  chan struct{}           // receives once, when the call has finished and its caller waits
+	gone  chan struct{}           // closed when the caller no longer waits; the call is then not used again
 	timer *time.Timer
 }
 
@@ -222,13 +286,15 @@ func newCall(e *executor) *call {
 		gone:  make(chan struct{}),
 		timer: timer,
 	}
+	c.ask = func() ([]int64, error) { return e.wait(c) }
 	c.work = func() { e.run(c) }
 	return c
 }
 
 func (c *call) reset() {
 	c.timer.Stop()
-	c.script, c.command, c.answer, c.err = nil, nil, nil, nil
+	c.ctx, c.key, c.lane, c.script, c.command, c.answer, c.err = nil, "", nil, nil, nil, nil, nil
+	c.late = nil
 	c.again.Store(nil)
 	c.state.Store(callWaiting)
 }
@@ -243,24 +309,30 @@ func (c *call) leave() bool {
 	return true
 }
 
-// finish hands the call back to its caller, unless that has left.
+// finish hands the call back to its caller; or, if that has left, its end to what the caller left behind.
 func (c *call) finish() {
 	if c.state.CompareAndSwap(callWaiting, callFinished) {
 		c.done <- struct{}{}
+		return
 	}
+	if c.err == nil && c.script != nil {
+		c.err = c.script.checkFields(c.answer)
+	}
+	c.late.end(c.answer, c.err)
 }
 
 // run sends the command and reads its answer. A script is sent once more only when Redis said that it did not run: in full,
 // where Redis does not know it, and after a pause, where its keys are on their way from one node of a cluster to another.
-func (c *call) run(rdb redis.UniversalClient) {
+func (c *call) run(e *executor) {
 	c.err = errUnfinished
 	defer func() {
 		if p := recover(); p != nil {
 			c.err = unavailable(fmt.Errorf("panic in the redis client: %v", p))
 		}
 	}()
+	e.lanes.learn(c)
 	cmd, known := c.command, true
-	err := rdb.Process(cmd.context(), cmd)
+	err := e.rdb.Process(cmd.context(), cmd)
 	for pause := firstPause; err != nil && c.script != nil && c.state.Load() != callLeft; {
 		switch {
 		case known && redis.HasErrorPrefix(err, "NOSCRIPT"):
@@ -272,7 +344,7 @@ func (c *call) run(rdb redis.UniversalClient) {
 			c.err = refused(err)
 			return
 		}
-		err = rdb.Process(cmd.context(), cmd)
+		err = e.rdb.Process(cmd.context(), cmd)
 	}
 	if err != nil {
 		// The answer is not looked at: a hook that returned early may still be writing it.
@@ -297,18 +369,18 @@ const (
 	longestPause = 16 * time.Millisecond
 )
 
-// told is why the script was to be sent again, for an error text.
-func (c *call) told() string {
+// timeoutError is that of a call whose time is over. Where it was to be sent again, it says why, and that there was an answer.
+func (c *call) timeoutError() error {
+	ended := fmt.Errorf("%w: no answer within %v", ErrTimeout, c.timeout)
 	if why := c.again.Load(); why != nil {
-		return ": " + *why
+		ended = fmt.Errorf("%w: %w", ended, *why)
 	}
-	return ""
+	return unavailable(ended)
 }
 
 // sleep pauses because of an error, and says whether the caller still waits then.
 func (c *call) sleep(pause time.Duration, because error) bool {
-	why := because.Error()
-	c.again.Store(&why)
+	c.again.Store(&because)
 	select {
 	case <-time.After(pause):
 		return true
@@ -316,6 +388,9 @@ func (c *call) sleep(pause time.Duration, because error) bool {
 		return false
 	}
 }
+
+// errNoPlace is wrapped by the error of a call that was not sent, for too many were on their way.
+var errNoPlace = errors.New("no place")
 
 // errUnfinished is the error of a call whose goroutine a hook of the redis client ended.
 var errUnfinished = unavailable(errors.New("the redis client ended the call without an answer"))

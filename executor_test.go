@@ -3,6 +3,7 @@ package ration_test
 import (
 	"context"
 	"errors"
+	"math"
 	"net"
 	"strconv"
 	"strings"
@@ -56,10 +57,21 @@ func (f *fakeRedis) received(command string) int {
 	return f.commands[command]
 }
 
+// withoutBreaker is for tests of what calls do that are let through, however many before got no answer.
+var withoutBreaker = ration.WithBreaker(ration.Breaker{Failures: math.MaxInt, Share: 1})
+
+// failure is why Redis did not decide: an error, or the cause of what the failure policy decided.
+func failure(d ration.Decision, err error) error {
+	if err == nil {
+		return d.Cause
+	}
+	return err
+}
+
 // limiter is one with a window on the fake server.
 func (f *fakeRedis) limiter(t *testing.T, options ...ration.ClientOption) (*ration.Client, *ration.Limiter) {
 	t.Helper()
-	client, err := ration.New(f.Client, options...)
+	client, err := ration.New(f.Client, append([]ration.ClientOption{withoutBreaker}, options...)...)
 	require.NoError(t, err)
 	t.Cleanup(client.Close)
 	limiter, err := client.Limiter("search", ration.FixedWindow{Limit: 5, Window: time.Minute})
@@ -112,10 +124,10 @@ func TestSentOnce(t *testing.T) {
 	f := newFakeRedis(t, map[string]server.Cmd{"EVALSHA": hangUp, "EVAL": hangUp, "UNLINK": hangUp, "PING": hangUp})
 	client, limiter := f.limiter(t, ration.WithTimeout(10*time.Second))
 
-	_, err := limiter.Allow(t.Context(), "key")
+	err := failure(limiter.Allow(t.Context(), "key"))
 	require.ErrorIs(t, err, ration.ErrUnavailable)
 	require.Equal(t, 1, f.received("EVALSHA"))
-	_, err = limiter.Peek(t.Context(), "key")
+	err = failure(limiter.Peek(t.Context(), "key"))
 	require.ErrorIs(t, err, ration.ErrUnavailable)
 	require.Equal(t, 2, f.received("EVALSHA"))
 	require.ErrorIs(t, limiter.Reset(t.Context(), "key"), ration.ErrUnavailable)
@@ -146,7 +158,7 @@ func TestUnknownScriptOfB61(t *testing.T) {
 	unknown := func(c *server.Peer, _ string, _ []string) { c.WriteError("NOSCRIPT No matching script.") }
 	f := newFakeRedis(t, map[string]server.Cmd{"EVALSHA": unknown, "EVAL": unknown})
 	_, limiter = f.limiter(t, ration.WithTimeout(10*time.Second))
-	_, err = limiter.Allow(t.Context(), "key")
+	err = failure(limiter.Allow(t.Context(), "key"))
 	require.ErrorIs(t, err, ration.ErrUnavailable)
 	require.ErrorContains(t, err, "NOSCRIPT")
 	require.Equal(t, 1, f.received("EVALSHA"))
@@ -164,7 +176,7 @@ func TestUnknownScriptAfterTheCallerLeft(t *testing.T) {
 		<-b.entered
 		cancel()
 	}()
-	_, err := limiter.Allow(ctx, "key")
+	err := failure(limiter.Allow(ctx, "key"))
 	require.ErrorIs(t, err, context.Canceled)
 	b.open()
 	client.Close() // waits for the call
@@ -180,9 +192,9 @@ func TestTimeout(t *testing.T) {
 	client, limiter := f.limiter(t) // 10 ms by default
 	begin := time.Now()
 	for _, call := range []func() error{
-		func() error { _, err := limiter.Allow(t.Context(), "key"); return err },
-		func() error { _, err := limiter.AllowUpTo(t.Context(), "key", 3); return err },
-		func() error { _, err := limiter.Peek(t.Context(), "key"); return err },
+		func() error { return failure(limiter.Allow(t.Context(), "key")) },
+		func() error { return failure(limiter.AllowUpTo(t.Context(), "key", 3)) },
+		func() error { return failure(limiter.Peek(t.Context(), "key")) },
 		func() error { return limiter.Reset(t.Context(), "key") },
 		func() error { return client.Ping(t.Context()) },
 	} {
@@ -208,7 +220,7 @@ func TestNobodyListens(t *testing.T) {
 	limiter, err := client.Limiter("search", ration.FixedWindow{Limit: 5, Window: time.Minute})
 	require.NoError(t, err)
 	begin := time.Now()
-	_, err = limiter.Allow(t.Context(), "key")
+	err = failure(limiter.Allow(t.Context(), "key"))
 	require.ErrorIs(t, err, ration.ErrUnavailable)
 	require.Less(t, time.Since(begin), soon)
 }
@@ -225,13 +237,13 @@ func TestContextEnds(t *testing.T) {
 		<-b.entered
 		cancel()
 	}()
-	_, err := limiter.Allow(ctx, "key")
+	err := failure(limiter.Allow(ctx, "key"))
 	require.ErrorIs(t, err, context.Canceled)
 	require.NotErrorIs(t, err, ration.ErrUnavailable)
 
 	deadline, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
-	_, err = limiter.Allow(deadline, "key")
+	err = failure(limiter.Allow(deadline, "key"))
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 	require.NotErrorIs(t, err, ration.ErrUnavailable)
 }
@@ -246,9 +258,9 @@ func TestContextEndedBefore(t *testing.T) {
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err = limiter.Allow(ctx, "key")
+	err = failure(limiter.Allow(ctx, "key"))
 	require.ErrorIs(t, err, context.Canceled)
-	_, err = limiter.Peek(ctx, "key")
+	err = failure(limiter.Peek(ctx, "key"))
 	require.ErrorIs(t, err, context.Canceled)
 	require.ErrorIs(t, limiter.Reset(ctx, "key"), context.Canceled)
 	require.ErrorIs(t, client.Ping(ctx), context.Canceled)
@@ -289,7 +301,7 @@ func TestMaxInFlight(t *testing.T) {
 	var callers sync.WaitGroup
 	for range 50 {
 		callers.Go(func() {
-			if _, err := limiter.Allow(context.Background(), "key"); !errors.Is(err, ration.ErrTimeout) {
+			if err := failure(limiter.Allow(context.Background(), "key")); !errors.Is(err, ration.ErrTimeout) {
 				t.Errorf("got %v, want %v", err, ration.ErrTimeout)
 			}
 		})
@@ -310,7 +322,7 @@ func TestCloseEndsTheWaitForAPlace(t *testing.T) {
 	answers := b.hold(t, client, 1)
 	waiting := make(chan error, 1)
 	go func() {
-		_, err := limiter.Allow(context.Background(), "key")
+		err := failure(limiter.Allow(context.Background(), "key"))
 		waiting <- err
 	}()
 	closed := make(chan struct{})
@@ -335,7 +347,7 @@ func TestNotSentAfterTheCallerLeft(t *testing.T) {
 	client, limiter := f.limiter(t, ration.WithTimeout(20*time.Millisecond))
 	answers := b.hold(t, client, 1)
 	for range 10 {
-		_, err := limiter.Allow(t.Context(), "key")
+		err := failure(limiter.Allow(t.Context(), "key"))
 		require.ErrorIs(t, err, ration.ErrTimeout)
 	}
 	b.open()
@@ -375,9 +387,9 @@ func TestClose(t *testing.T) {
 	require.NoError(t, <-answered)
 	client.Close()
 
-	_, err := limiter.Allow(t.Context(), "key")
+	err := failure(limiter.Allow(t.Context(), "key"))
 	require.ErrorIs(t, err, ration.ErrClosed)
-	_, err = limiter.Peek(t.Context(), "key")
+	err = failure(limiter.Peek(t.Context(), "key"))
 	require.ErrorIs(t, err, ration.ErrClosed)
 	require.ErrorIs(t, limiter.Reset(t.Context(), "key"), ration.ErrClosed)
 	_, err = client.Limiter("other", ration.FixedWindow{Limit: 5, Window: time.Minute})
@@ -408,10 +420,11 @@ func TestOddReplies(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := newFakeRedis(t, map[string]server.Cmd{"EVALSHA": reply})
-			_, limiter := f.limiter(t, ration.WithTimeout(10*time.Second))
+			_, limiter := f.limiter(t, ration.WithTimeout(10*time.Second), ration.OnFailure(ration.FailClosed()))
 			d, err := limiter.Allow(t.Context(), "key")
-			require.ErrorIs(t, err, ration.ErrUnavailable)
-			require.Zero(t, d)
+			require.ErrorIs(t, failure(d, err), ration.ErrUnavailable)
+			require.False(t, d.Allowed)
+			require.Zero(t, d.Granted)
 			require.Equal(t, 1, f.received("EVALSHA"))
 
 			if name == "integer" {
@@ -423,7 +436,7 @@ func TestOddReplies(t *testing.T) {
 			t.Cleanup(client.Close)
 			limiter, err = client.Limiter("one", ration.GCRA{Rate: ration.PerSecond(1), Burst: 5})
 			require.NoError(t, err)
-			_, err = limiter.Allow(t.Context(), "key")
+			err = failure(limiter.Allow(t.Context(), "key"))
 			require.ErrorIs(t, err, ration.ErrUnavailable)
 		})
 	}
@@ -443,7 +456,7 @@ func TestOddContext(t *testing.T) {
 	b := newBlocker(t, granted)
 	f := newFakeRedis(t, map[string]server.Cmd{"EVALSHA": b.handle})
 	_, limiter := f.limiter(t, ration.WithTimeout(10*time.Second))
-	_, err := limiter.Allow(oddContext{t.Context()}, "key")
+	err := failure(limiter.Allow(oddContext{t.Context()}, "key"))
 	require.ErrorIs(t, err, context.Canceled)
 }
 
@@ -488,9 +501,9 @@ func TestDamagedKeys(t *testing.T) {
 			key := strconv.Itoa(i)
 			command := append([]any{damage[0], limiter.StoredKey(key)}, damage[1:]...)
 			require.NoError(t, rdb.Do(t.Context(), command...).Err())
-			_, err = limiter.Peek(t.Context(), key)
+			err = failure(limiter.Peek(t.Context(), key))
 			require.ErrorIs(t, err, ration.ErrUnavailable, "%v: %v", plan, damage)
-			_, err = limiter.Allow(t.Context(), key)
+			err = failure(limiter.Allow(t.Context(), key))
 			require.ErrorIs(t, err, ration.ErrUnavailable, "%v: %v", plan, damage)
 			require.NoError(t, limiter.Reset(t.Context(), key))
 			d, err := limiter.Allow(t.Context(), key)

@@ -59,7 +59,7 @@ func TestKeysOnTheMoveAndAFault(t *testing.T) {
 		c.WriteError("CLUSTERDOWN Hash slot not served")
 	})})
 	_, limiter := f.limiter(t, ration.WithTimeout(10*time.Second))
-	_, err := limiter.Allow(t.Context(), "key")
+	err := failure(limiter.Allow(t.Context(), "key"))
 	require.ErrorIs(t, err, ration.ErrUnavailable)
 	require.NotErrorIs(t, err, ration.ErrTimeout)
 	require.ErrorContains(t, err, "CLUSTERDOWN")
@@ -74,7 +74,7 @@ func TestKeysOnTheMoveForEver(t *testing.T) {
 	b.open()
 	client, limiter := f.limiter(t) // 10 ms by default
 	begin := time.Now()
-	_, err := limiter.Allow(t.Context(), "key")
+	err := failure(limiter.Allow(t.Context(), "key"))
 	require.ErrorIs(t, err, ration.ErrUnavailable)
 	require.ErrorIs(t, err, ration.ErrTimeout)
 	require.ErrorContains(t, err, "no answer within 10ms: TRYAGAIN Multiple keys request")

@@ -128,6 +128,18 @@ func (p FixedWindow) taken(r reply, units int64) []any {
 
 func (p FixedWindow) newTwin() twin { return &fixedWindowTwin{plan: p} }
 
+func (p FixedWindow) twinFrom(free int64, r reply, atMicros int64) twin {
+	t := &fixedWindowTwin{plan: p}
+	if used := p.Limit - free; used > 0 {
+		left := r[2]
+		if left == 0 {
+			left = t.longestAt(atMicros / 1000)
+		}
+		t.used, t.endMillis = used, atMicros/1000+left
+	}
+	return t
+}
+
 // fixedWindowTwin is the counter of one key. It counts as the script does, in whole milliseconds.
 type fixedWindowTwin struct {
 	plan      FixedWindow

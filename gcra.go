@@ -114,6 +114,14 @@ func (a gcraArithmetic) taken(r reply, units int64) []any {
 
 func (a gcraArithmetic) newTwin() twin { return &gcraTwin{gcraArithmetic: a} }
 
+func (a gcraArithmetic) twinFrom(free int64, _ reply, atMicros int64) twin {
+	t := &gcraTwin{gcraArithmetic: a}
+	if free < a.burst {
+		t.stored, t.spent, t.atMicros = true, a.capacity-free*a.rate.den, atMicros
+	}
+	return t
+}
+
 // gcraTwin is what one key has spent. It counts as the script does.
 type gcraTwin struct {
 	gcraArithmetic

@@ -10,9 +10,9 @@ import (
 // A Limiter comes from Client.Limiter; the zero value answers ErrClosed. It is safe for concurrent use.
 //
 // Every decision is one round trip, one script call on one key, of a [MultiPlan] on one for each plan, which it writes only when
-// it grants, or to mend the key. A denial is a Decision and never an error. The errors are mistakes of the call (ErrInvalidKey,
-// ErrInvalidCost, *[CostError], *[PlanError], ErrPlanKind, *[CrossSlotError]: nothing was sent), the end of ctx, ErrUnavailable when Redis gave no answer in time (whether
-// the units were charged is then not known), and ErrClosed.
+// it grants, or to mend the key. A denial is a Decision and never an error; and so is what the [FailurePolicy] decides when Redis gives
+// no answer in time, or a fault. The errors are mistakes of the call (ErrInvalidKey, ErrInvalidCost, *[CostError], *[PlanError],
+// ErrPlanKind, *[CrossSlotError]: nothing was sent), the end of ctx, and ErrClosed.
 type Limiter struct {
 	name     string
 	plan     *preparedPlan
@@ -20,6 +20,8 @@ type Limiter struct {
 	keys     keySpace
 	recent   recentKeys
 	executor *executor
+	local    *local
+	isLocal  bool      // FailLocal is its policy
 	plans    planCache // of WithPlanFor and Request.Plan
 }
 
@@ -40,14 +42,13 @@ func (l *Limiter) AllowN(ctx context.Context, key string, n int64) (Decision, er
 // none. An n above what the plan can ever grant is no error.
 func (l *Limiter) AllowUpTo(ctx context.Context, key string, n int64) (Decision, error) {
 	asked, err := l.check(Request{Key: key, Cost: min(n, 1)})
-	switch {
-	case err != nil:
+	if err != nil {
 		return Decision{}, l.named(err)
-	case n == 0:
-		return l.decide(ctx, asked, false, 0, 1)
-	default:
-		return l.decide(ctx, asked, true, 1, min(n, asked.plan.limit))
 	}
+	if n > 0 {
+		asked.upTo, asked.count = true, min(n, asked.plan.limit)
+	}
+	return l.decide(ctx, asked)
 }
 
 // Take decides a request; Allow and AllowN are short for it. A Request whose Cost is not set is a look: it charges nothing,
@@ -57,7 +58,7 @@ func (l *Limiter) Take(ctx context.Context, r Request) (Decision, error) {
 	if err != nil {
 		return Decision{}, l.named(err)
 	}
-	return l.decide(ctx, asked, false, r.Cost, 1)
+	return l.decide(ctx, asked)
 }
 
 // Peek reports what a request for one unit would find now, and writes nothing: Allowed if a unit remains, Granted 0. After a
@@ -69,22 +70,22 @@ func (l *Limiter) Peek(ctx context.Context, key string) (Decision, error) {
 	case err != nil:
 		return Decision{}, l.named(err)
 	case asked.plan.shards != nil:
-		return l.peekShards(ctx, asked.plan, asked.key)
+		return l.peekShards(ctx, asked)
 	default:
-		return l.peek(ctx, asked.plan, asked.keys)
+		return l.peek(ctx, asked)
 	}
 }
 
 // Reset forgets what was counted for a key under its plan of now: its next request finds it as good as new. Of a [MultiPlan] it
 // forgets what all plans counted for it, those whose scope is PerTag for all other keys of the tag too. One round trip; deletes
-// the key. The errors are those of a decision.
+// the key. The errors are those of a decision, and ErrUnavailable; what is counted here is forgotten all the same.
 func (l *Limiter) Reset(ctx context.Context, key string) error {
 	asked, err := l.check(Request{Key: key})
 	switch {
 	case err != nil:
 		return l.named(err)
 	case asked.plan.shards != nil:
-		return l.resetShards(ctx, asked.plan, asked.key)
+		return l.resetShards(ctx, asked)
 	default:
 		return l.reset(ctx, asked.keys)
 	}
@@ -98,11 +99,13 @@ func (l *Limiter) named(err error) error {
 	return &limiterError{l.name, err}
 }
 
-// asked is what a request without mistakes comes to.
+// asked is what a request without mistakes comes to: `count` requests of `cost` units each, of which as many are granted as fit.
 type asked struct {
-	plan *preparedPlan
-	key  string // that is counted
-	keys []any  // where, stored; nil of a plan with shards
+	plan        *preparedPlan
+	key         string // that is counted
+	keys        []any  // where, stored; nil of a plan with shards
+	cost, count int64
+	upTo        bool // they are one, which takes what fits
 }
 
 // check finds the mistakes in a request, before the network.
@@ -129,11 +132,11 @@ func (l *Limiter) check(r Request) (asked, error) {
 		return asked{}, plan.costError(r.Cost)
 	case len(r.Keys) > 0:
 		keys, err := l.keys.storedApart(plan, r)
-		return asked{plan, r.Key, keys}, err
+		return asked{plan: plan, key: r.Key, keys: keys, cost: r.Cost, count: 1}, err
 	case plan.shards != nil:
-		return asked{plan, r.Key, nil}, nil
+		return asked{plan: plan, key: r.Key, cost: r.Cost, count: 1}, nil
 	default:
-		return asked{plan, r.Key, l.recent.stored(l.keys, plan, r.Key)}, nil
+		return asked{plan: plan, key: r.Key, keys: l.recent.stored(l.keys, plan, r.Key), cost: r.Cost, count: 1}, nil
 	}
 }
 
@@ -160,51 +163,96 @@ func (l *Limiter) planOf(r Request) (*preparedPlan, error) {
 	return plan, nil
 }
 
-// decide decides `count` requests of `cost` units each, of which as many are granted as fit. upTo says that they are one, which
-// takes what fits.
-func (l *Limiter) decide(ctx context.Context, a asked, upTo bool, cost, count int64) (Decision, error) {
+// decide decides a request.
+func (l *Limiter) decide(ctx context.Context, a asked) (Decision, error) {
 	if a.plan.shards != nil {
-		return l.decideAtShards(ctx, a.plan, a.key, upTo, cost, count)
+		return l.decideAtShards(ctx, a)
 	}
-	return l.take(ctx, a.plan, a.keys, upTo, cost, count)
+	return l.take(ctx, a)
 }
 
 // take decides by the take script of a plan.
-func (l *Limiter) take(
-	ctx context.Context, plan *preparedPlan, keys []any, upTo bool, cost, count int64,
-) (Decision, error) {
-	script, lead, args := plan.take, []any{plan.cost(cost), count}, plan.args
-	if plan.one != nil && count == 1 {
-		script, lead = plan.one, lead[:1]
+func (l *Limiter) take(ctx context.Context, a asked) (Decision, error) {
+	if l.isLocal {
+		switch cause := l.local.settleFirst(ctx, l, a.keys); {
+		case isFailure(cause):
+			return l.fallBack(ctx, a, cause, nil), nil
+		case cause != nil:
+			return Decision{}, l.named(cause)
+		}
 	}
-	if upTo {
-		args = plan.argsUpTo
+	script, lead, args := a.plan.take, []any{a.plan.cost(a.cost), a.count}, a.plan.args
+	if a.plan.one != nil && a.count == 1 {
+		script, lead = a.plan.one, lead[:1]
 	}
-	answer, err := l.executor.call(ctx, l.config.timeout, script, keys, lead, args)
-	if err != nil {
+	if a.upTo {
+		args = a.plan.argsUpTo
+	}
+	answer, late, err := l.executor.call(ctx, l.config.timeout, script, a.keys, lead, args)
+	var d Decision
+	if err == nil {
+		d, err = a.plan.afterTake(answer, a.cost, a.count)
+	}
+	switch {
+	case err == nil:
+		if l.isLocal {
+			l.local.learn(a, answer)
+		}
+		if l.local.counted.Load() > 0 {
+			l.local.redisDecided(a.keys)
+		}
+		if d.Granted > 0 {
+			d.receipt = receipt{limiter: l, plan: a.plan, keys: a.keys, units: d.Granted, answer: answer}
+		}
+		return d, nil
+	case isFailure(err):
+		return l.fallBack(ctx, a, err, late), nil
+	default:
+		late.whenEnded(l.executor, func(answer []int64, err error) { l.settle(a, Decision{}, answer, err) })
 		return Decision{}, l.named(err)
 	}
-	d, err := plan.afterTake(answer, cost, count)
+}
+
+// fallBack decides by the failure policy what Redis did not, and does right by the answer when it comes.
+func (l *Limiter) fallBack(ctx context.Context, a asked, cause error, late *lateAnswer) Decision {
+	d := l.config.policy.answer(failed{ctx, l, a, l.named(cause)})
+	d.receipt = receipt{limiter: l, keys: a.keys, units: d.Granted}
+	late.whenEnded(l.executor, func(answer []int64, err error) { l.settle(a, d, answer, err) })
+	return d
+}
+
+// settle does right by a grant that came too late for its caller, who was decided otherwise: it is given back, unless a caller who was
+// admitted all the same has it.
+func (l *Limiter) settle(a asked, decided Decision, answer []int64, err error) {
 	if err != nil {
-		return Decision{}, l.named(err)
+		return
 	}
-	if d.Granted > 0 {
-		d.receipt = receipt{limiter: l, plan: plan, keys: keys, units: d.Granted, answer: answer}
+	granted, err := a.plan.afterTake(answer, a.cost, a.count)
+	switch {
+	case err != nil || granted.Granted == 0:
+	case decided.Allowed && decided.Source != SourceLocal:
+	case decided.Granted > 0 && l.local.forgive(a.keys, decided.Granted):
+	default:
+		l.executor.undo(a.plan.refund, a.keys, a.plan.takenBy(answer, granted.Granted), a.plan.argsRefund)
 	}
-	return d, nil
 }
 
 // peek looks by the peek script of a plan.
-func (l *Limiter) peek(ctx context.Context, plan *preparedPlan, keys []any) (Decision, error) {
-	answer, err := l.executor.call(ctx, l.config.timeout, plan.peek, keys, nil, plan.args)
-	if err != nil {
-		return Decision{}, l.named(err)
+func (l *Limiter) peek(ctx context.Context, a asked) (Decision, error) {
+	a.cost, a.count = 0, 0
+	answer, _, err := l.executor.call(ctx, l.config.timeout, a.plan.peek, a.keys, nil, a.plan.args)
+	var d Decision
+	if err == nil {
+		d, err = a.plan.afterPeek(answer)
 	}
-	d, err := plan.afterPeek(answer)
+	if isFailure(err) {
+		return l.fallBack(ctx, a, err, nil), nil
+	}
 	return d, l.named(err)
 }
 
-// reset deletes what is stored.
+// reset deletes what is stored, and what is counted here.
 func (l *Limiter) reset(ctx context.Context, keys []any) error {
+	l.local.forget(keys)
 	return l.named(l.executor.delete(ctx, l.config.timeout, keys...))
 }

@@ -24,6 +24,8 @@ type Option interface {
 type clientConfig struct {
 	prefix      string
 	maxInFlight int
+	breaker     Breaker
+	localKeys   int
 	limiter     limiterConfig // what limiters start from
 }
 
@@ -32,6 +34,9 @@ type limiterConfig struct {
 	planFor func(key string) (Plan, bool)
 	keyFor  func(key string) string
 	shards  int
+
+	policy    FailurePolicy
+	fleetSize int64 // 0: not said
 }
 
 const (
@@ -63,8 +68,8 @@ func WithPrefix(prefix string) ClientOption {
 	})
 }
 
-// WithTimeout sets how long a call waits for Redis before it ends with ErrUnavailable, whatever the options of the redis
-// client: more than 0. Unless set, it is 10 ms. A call whose context ends earlier ends with its context.
+// WithTimeout sets how long a call waits for Redis before the failure policy decides, whatever the options of the redis client: more
+// than 0. Unless set, it is 10 ms. A call whose context ends earlier ends with its context.
 func WithTimeout(timeout time.Duration) Option {
 	return option(func(c *limiterConfig) error {
 		if timeout <= 0 {
@@ -75,8 +80,8 @@ func WithTimeout(timeout time.Duration) Option {
 	})
 }
 
-// WithMaxInFlight sets how many calls of a Client may be on their way to Redis at once, those included whose callers no
-// longer wait: 1 or more. Unless set, it is 1024. Further calls wait for a place, within their timeout, so that a Redis that
+// WithMaxInFlight sets how many calls of a Client may be on their way to one node of Redis at once, those included whose callers
+// no longer wait: 1 or more. Unless set, it is 1024. Further calls wait for a place, within their timeout, so that a Redis that
 // hangs cannot pile up goroutines.
 func WithMaxInFlight(n int) ClientOption {
 	return clientOption(func(c *clientConfig) error {

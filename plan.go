@@ -41,6 +41,7 @@ type preparedPlan struct {
 	// argsOfOne are the plan's kind and numbers for the scripts of several plans.
 	argsOfOne []any
 	parts     []part // of a MultiPlan, which has no algorithm of its own
+	shares    shareCache
 	// shards are what a plan that is split decides by, and shard is the name of one of them.
 	shards []*preparedPlan
 	shard  string
@@ -62,6 +63,10 @@ type algorithm interface {
 
 	// newTwin makes the plan's double in this process, for one key.
 	newTwin() twin
+
+	// twinFrom makes one that has so many units free as of a moment, at most the plan's; what else is to be known of the past, such
+	// as when the window ends, a reply says that was made at the moment, to this plan or to one that it is a share of.
+	twinFrom(free int64, r reply, atMicros int64) twin
 }
 
 // reply holds what a script answers, in the order of its header: the granted requests, the remaining units, and what else

@@ -45,7 +45,9 @@ func (l *Limiter) sharesWith(other *Limiter) bool {
 // Give a decision back once: only SlidingLog knows its grants, and makes the second time nothing. A Reset, a lost key, a clock that
 // stepped back before or after the request, and windows whose length was changed meanwhile are not seen.
 //
-// Errors: ErrForeignDecision, and those of a decision. Whether the units went back is not known after ErrUnavailable.
+// Of a decision that the failure policy made, nothing is given back but what the process owes Redis for it.
+//
+// Errors: ErrForeignDecision, those of a decision, and ErrUnavailable, after which whether the units went back is not known.
 func (l *Limiter) Refund(ctx context.Context, d Decision) error {
 	if l == nil || l.executor == nil {
 		return ErrClosed
@@ -56,10 +58,13 @@ func (l *Limiter) Refund(ctx context.Context, d Decision) error {
 		return nil
 	case r.limiter == nil || !r.limiter.sharesWith(l):
 		return l.named(ErrForeignDecision)
+	case r.plan == nil: // a failure policy admitted it
+		l.local.forgive(r.keys, r.units)
+		return nil
 	}
 	lead := r.plan.takenBy(r.answer, r.units)
 	ctx = context.WithoutCancel(orBackground(ctx))
-	answer, err := l.executor.call(ctx, l.config.timeout, r.plan.refund, r.keys, lead, r.plan.argsRefund)
+	answer, _, err := l.executor.call(ctx, l.config.timeout, r.plan.refund, r.keys, lead, r.plan.argsRefund)
 	if err == nil && len(answer) != len(r.keys) {
 		err = unavailable(fmt.Errorf("%s: %d integers in the reply, not %d", r.plan.refund.name, len(answer), len(r.keys)))
 	}

@@ -1,5 +1,7 @@
 package ration
 
+import "fmt"
+
 //go:generate go run ./internal/assemble
 
 // script is a Lua script as Redis knows it. Its digest is pinned when it is generated.
@@ -8,4 +10,12 @@ type script struct {
 	source *string
 	digest any // its SHA-1 in hex, a string boxed once
 	fields int // integers in its reply
+}
+
+// checkFields says what is wrong with the number of integers in an answer.
+func (s *script) checkFields(answer []int64) error {
+	if s.fields > 0 && len(answer) != s.fields {
+		return unavailable(fmt.Errorf("%s: %d integers in the reply, not %d", s.name, len(answer), s.fields))
+	}
+	return nil
 }

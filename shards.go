@@ -112,31 +112,34 @@ func shardOf(plan Plan, units, n int64) (shard Plan, ok bool) {
 }
 
 // decideAtShards decides at one shard, and at one more if that denies.
-func (l *Limiter) decideAtShards(
-	ctx context.Context, plan *preparedPlan, key string, upTo bool, cost, count int64,
-) (Decision, error) {
-	take := func(shard *preparedPlan) (Decision, error) {
-		return l.take(ctx, shard, l.recent.stored(l.keys, shard, key), upTo, cost, count)
-	}
-	n := len(plan.shards)
+func (l *Limiter) decideAtShards(ctx context.Context, a asked) (Decision, error) {
+	take := func(shard int) (Decision, error) { return l.take(ctx, l.atShard(a, shard)) }
+	n := len(a.plan.shards)
 	first := rand.IntN(n)
-	d, err := take(plan.shards[first])
+	d, err := take(first)
 	if err != nil || d.Allowed {
 		return d, err
 	}
 	second := (first + 1 + rand.IntN(n-1)) % n
-	other, err := take(plan.shards[second])
+	other, err := take(second)
 	if err != nil || other.Allowed || other.RetryAfter < d.RetryAfter {
 		return other, err
 	}
 	return d, nil
 }
 
+// atShard is a request as one shard is asked it.
+func (l *Limiter) atShard(a asked, i int) asked {
+	a.plan = a.plan.shards[i]
+	a.keys = l.recent.stored(l.keys, a.plan, a.key)
+	return a
+}
+
 // peekShards sums up what all shards say.
-func (l *Limiter) peekShards(ctx context.Context, plan *preparedPlan, key string) (Decision, error) {
-	decisions := make([]Decision, len(plan.shards))
-	err := atOnce(len(plan.shards), func(i int) (err error) {
-		decisions[i], err = l.peek(ctx, plan.shards[i], l.recent.stored(l.keys, plan.shards[i], key))
+func (l *Limiter) peekShards(ctx context.Context, a asked) (Decision, error) {
+	decisions := make([]Decision, len(a.plan.shards))
+	err := atOnce(len(decisions), func(i int) (err error) {
+		decisions[i], err = l.peek(ctx, l.atShard(a, i))
 		return err
 	})
 	if err != nil {
@@ -149,13 +152,12 @@ func (l *Limiter) peekShards(ctx context.Context, plan *preparedPlan, key string
 		sum.Remaining += d.Remaining
 		sum.RetryAfter = min(sum.RetryAfter, d.RetryAfter)
 		sum.ResetAfter = max(sum.ResetAfter, d.ResetAfter)
+		sum.degradeBy(d)
 	}
 	return sum, nil
 }
 
 // resetShards forgets what all shards have counted.
-func (l *Limiter) resetShards(ctx context.Context, plan *preparedPlan, key string) error {
-	return atOnce(len(plan.shards), func(i int) error {
-		return l.reset(ctx, l.recent.stored(l.keys, plan.shards[i], key))
-	})
+func (l *Limiter) resetShards(ctx context.Context, a asked) error {
+	return atOnce(len(a.plan.shards), func(i int) error { return l.reset(ctx, l.atShard(a, i).keys) })
 }

@@ -89,9 +89,23 @@ func (p SlidingLog) newTwin() twin {
 	return &slidingLogTwin{limit: p.Limit, window: p.Window.Microseconds()}
 }
 
+// twinFrom has one grant, which is out when the last one is.
+func (p SlidingLog) twinFrom(free int64, r reply, atMicros int64) twin {
+	t := &slidingLogTwin{limit: p.Limit, window: p.Window.Microseconds()}
+	if used := p.Limit - free; used > 0 {
+		reset := r[3]
+		if reset == 0 {
+			reset = t.window
+		}
+		t.grants = []grant{{atMicros + reset - t.window, used, used, used}}
+	}
+	return t
+}
+
 // slidingLogTwin is the log of one key. It counts as the script does.
 type slidingLogTwin struct {
 	limit, window int64
+	apart         int64   // in microseconds: a grant less than that behind the one before becomes one with it, at the later moment; 0: none does
 	grants        []grant // in the order they were made, and of their moments
 }
 
@@ -163,7 +177,12 @@ func (t *slidingLogTwin) takeAt(nowMicros, cost, count int64, _ bool) reply {
 		if len(live) > 0 {
 			id, sum = id+live[len(live)-1].id, sum+live[len(live)-1].sum
 		}
-		live = append(live, grant{nowMicros, id, sum, units})
+		one := grant{nowMicros, id, sum, units}
+		if last := len(live) - 1; last > 0 && nowMicros-live[last-1].atMicros < t.apart {
+			one.units += live[last].units
+			live = live[:last]
+		}
+		live = append(live, one)
 		t.grants = live // which forgets what is out
 	}
 	r := reply{granted, room - units}

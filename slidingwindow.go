@@ -120,6 +120,15 @@ func (a slidingWindowArithmetic) newTwin() twin {
 	return &slidingWindowTwin{slidingWindowArithmetic: a}
 }
 
+// twinFrom has what the previous window weighed still weigh, as far as it explains what is not free.
+func (a slidingWindowArithmetic) twinFrom(free int64, r reply, atMicros int64) twin {
+	t := &slidingWindowTwin{slidingWindowArithmetic: a, index: atMicros / a.window}
+	elapsed := atMicros % a.window
+	t.previous = min(r[2], a.limit-free)
+	t.current = a.limit - free - a.weight(t.previous, elapsed)
+	return t
+}
+
 // slidingWindowTwin has the counts of one key. It counts as the script does.
 type slidingWindowTwin struct {
 	slidingWindowArithmetic

@@ -124,6 +124,14 @@ func (a tokenBucketArithmetic) newTwin() twin {
 	return &tokenBucketTwin{tokenBucketArithmetic: a}
 }
 
+func (a tokenBucketArithmetic) twinFrom(free int64, r reply, atMicros int64) twin {
+	t := &tokenBucketTwin{tokenBucketArithmetic: a}
+	if free < a.burst {
+		t.stored, t.tokens, t.atMicros = true, free, atMicros+r[3]
+	}
+	return t
+}
+
 // tokenBucketTwin is the bucket of one key. It counts as the script does, in whole microseconds.
 type tokenBucketTwin struct {
 	tokenBucketArithmetic

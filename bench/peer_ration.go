@@ -108,6 +108,9 @@ func ofRation(
 		return limiter{
 			allow: func(ctx context.Context, key string) (bool, error) {
 				d, err := decide(l, ctx, key)
+				if err == nil {
+					err = d.Cause
+				}
 				return d.Allowed, err
 			},
 			close: client.Close,

@@ -64,7 +64,7 @@ func TestFaultsOfSlots(t *testing.T) {
 			},
 		} {
 			t.Run(name, func(t *testing.T) {
-				_, err := newOtherLimiter(t, newClusterOfOne(t, s), c.args...).Allow(t.Context(), "tenant:42")
+				_, err := byRedis(newOtherLimiter(t, newClusterOfOne(t, s), c.args...).Allow(t.Context(), "tenant:42"))
 				fault{answer: c.answer, configuration: true}.require(t, err)
 			})
 		}
@@ -98,9 +98,9 @@ func testLostSlot(t *testing.T, s *server, clock *Clock, rdb *redis.ClusterClien
 		before := countScriptCalls(t, s.rdb)
 		require.NoError(t, s.rdb.ClusterDelSlots(t.Context(), 0).Err())
 		awaitClusterState(t, s, clock, "fail")
-		_, err := limiter.Allow(t.Context(), "tenant:42")
+		_, err := byRedis(limiter.Allow(t.Context(), "tenant:42"))
 		fault{answer: "CLUSTERDOWN"}.require(t, err)
-		_, err = limiter.Peek(t.Context(), "tenant:42")
+		_, err = byRedis(limiter.Peek(t.Context(), "tenant:42"))
 		fault{answer: "CLUSTERDOWN"}.require(t, err)
 		require.Equal(t, scriptCalls{refused: 2}, countScriptCalls(t, s.rdb).minus(before))
 		require.NoError(t, s.rdb.ClusterAddSlots(t.Context(), 0).Err())
@@ -120,7 +120,7 @@ func testLostSlotButLooks(t *testing.T, s *server, clock *Clock, rdb *redis.Clus
 		before := countScriptCalls(t, s.rdb)
 		require.NoError(t, s.rdb.ClusterDelSlots(t.Context(), 0).Err())
 		awaitClusterState(t, s, clock, "fail")
-		_, err := limiter.Allow(t.Context(), "tenant:42")
+		_, err := byRedis(limiter.Allow(t.Context(), "tenant:42"))
 		fault{answer: "Script attempted to execute a write command while the cluster is down"}.require(t, err)
 		requireRemaining(t, limiter, 4)
 		require.Equal(t, scriptCalls{started: 2, failed: 1}, countScriptCalls(t, s.rdb).minus(before))
@@ -220,7 +220,7 @@ func testKeysOnTheMove(t *testing.T, c *cluster) {
 	before := c.errorCounts(t)["TRYAGAIN"]
 	answered := make(chan error, 1)
 	go func() {
-		_, err := limiter.Allow(context.Background(), "tenant:42")
+		_, err := byRedis(limiter.Allow(context.Background(), "tenant:42"))
 		answered <- err
 	}()
 	await(t, "the call to be sent again", func(context.Context) error {
@@ -244,12 +244,12 @@ func testLogThatIsOut(t *testing.T, c *cluster) {
 		ration.SlidingLog{Limit: 5, Window: time.Hour})
 	require.NoError(t, err)
 	const key = "key that goes"
-	_, err = limiter.Allow(t.Context(), key)
+	_, err = byRedis(limiter.Allow(t.Context(), key))
 	require.NoError(t, err)
 	// Under another plan, all of the log is out at once.
 	moment := ration.Request{Key: key, Plan: ration.SlidingLog{Limit: 5, Window: time.Millisecond}}
 	await(t, "the log to be out", func(ctx context.Context) error {
-		d, err := limiter.Take(ctx, moment)
+		d, err := byRedis(limiter.Take(ctx, moment))
 		if err == nil && d.Remaining < 5 {
 			err = errors.New("it is not")
 		}
@@ -260,7 +260,7 @@ func testLogThatIsOut(t *testing.T, c *cluster) {
 	require.EqualValues(t, 1, m.from.Exists(t.Context(), stored).Val())
 	before := countScriptCalls(t, m.from)
 	moment.Cost = 1
-	d, err := limiter.Take(t.Context(), moment)
+	d, err := byRedis(limiter.Take(t.Context(), moment))
 	require.NoError(t, err)
 	require.True(t, d.Allowed)
 	require.EqualValues(t, 4, d.Remaining)

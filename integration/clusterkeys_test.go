@@ -66,7 +66,7 @@ func testClusterKeys(t *testing.T, c *cluster) {
 			require.NoError(t, err)
 			for _, allowed := range []bool{true, false} {
 				for _, key := range keys {
-					d, err := limiter.Allow(t.Context(), key)
+					d, err := byRedis(limiter.Allow(t.Context(), key))
 					require.NoError(t, err, "%q", key)
 					require.Equal(t, allowed, d.Allowed, "%q: two keys share a counter, or one has two", key)
 				}
@@ -91,7 +91,7 @@ func testClusterShards(t *testing.T, c *cluster) {
 	require.NoError(t, err)
 	granted := 0
 	for range 8 * limit {
-		d, err := limiter.Allow(t.Context(), "hot")
+		d, err := byRedis(limiter.Allow(t.Context(), "hot"))
 		require.NoError(t, err)
 		if d.Allowed {
 			granted++
@@ -125,7 +125,7 @@ func testClusterKeysOfMultiPlan(t *testing.T, c *cluster, keys []string) {
 	require.NoError(t, err)
 	for _, allowed := range []bool{true, false} {
 		for _, key := range keys {
-			d, err := limiter.Allow(t.Context(), key)
+			d, err := byRedis(limiter.Allow(t.Context(), key))
 			require.NoError(t, err, "%q", key)
 			require.Equal(t, allowed, d.Allowed, "%q: two keys share a counter, or one has two", key)
 		}
@@ -243,7 +243,7 @@ func TestClusterKeysRefused(t *testing.T) {
 	rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{"127.0.0.1:1"}}) // nobody is asked
 	t.Cleanup(func() { _ = rdb.Close() })
 	limiter := newLimiter(t, rdb, ration.FixedWindow{Limit: 1, Window: time.Hour})
-	_, err := limiter.Allow(t.Context(), strings.Repeat("0123456789", 1000))
+	_, err := byRedis(limiter.Allow(t.Context(), strings.Repeat("0123456789", 1000)))
 	require.ErrorIs(t, err, ration.ErrInvalidKey)
 	_, err = ration.New(rdb, ration.WithPrefix("app{x}:"))
 	require.ErrorIs(t, err, ration.ErrInvalidName)

@@ -156,7 +156,7 @@ func (l *load) peek(t *testing.T, i int) ration.Decision {
 	require.NoError(t, err)
 	limiter, err := client.Limiter(allowerName(i), plan)
 	require.NoError(t, err)
-	d, err := limiter.Peek(t.Context(), l.jobs[i].Key)
+	d, err := byRedis(limiter.Peek(t.Context(), l.jobs[i].Key))
 	require.NoError(t, err)
 	return d
 }

@@ -83,7 +83,8 @@ func (m *loadMember) run(ctx context.Context, orders io.Reader, reports io.Write
 	rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: m.Addrs})
 	clock := redis.NewClient(&redis.Options{Addr: m.Clock})
 	defer func() { _, _ = rdb.Close(), clock.Close() }()
-	client, err := ration.New(rdb, ration.WithPrefix(m.Prefix), ration.WithTimeout(memberTimeout))
+	client, err := ration.New(rdb, ration.WithPrefix(m.Prefix), ration.WithTimeout(memberTimeout),
+		ration.OnFailure(ration.FailClosed()))
 	if err != nil {
 		return err
 	}
@@ -170,7 +171,7 @@ func (c *caller) call(ctx context.Context) {
 func (c *caller) attempt(ctx context.Context) {
 	number := c.round.ordered.Load()
 	before, err := c.clock.Time(ctx).Result()
-	d, fault := c.allower.Take(ctx, ration.Request{Key: c.key, Cost: 1})
+	d, fault := byRedis(c.allower.Take(ctx, ration.Request{Key: c.key, Cost: 1}))
 	after, err2 := c.clock.Time(ctx).Result()
 	if c.err = errors.Join(err, err2); c.err != nil {
 		return

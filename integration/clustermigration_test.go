@@ -76,18 +76,18 @@ func TestClusterKeyOverWhileSlotMoves(t *testing.T) {
 		from, to := shards[0], shards[1]
 		limiter := newLimiter(t, c.newRedis(t, nil), ration.SlidingLog{Limit: 2000, Window: 100 * time.Millisecond})
 		key := ration.TaggedKey(from.tag, "tenant")
-		d, err := limiter.AllowN(t.Context(), key, 1500)
+		d, err := byRedis(limiter.AllowN(t.Context(), key, 1500))
 		require.NoError(t, err)
 		require.True(t, d.Allowed)
 		c.openSlot(t, from.slot, from.master, to.master)
 		await(t, "the log to be out", func(ctx context.Context) error {
-			d, err := limiter.Peek(ctx, key)
+			d, err := byRedis(limiter.Peek(ctx, key))
 			if err == nil && d.Remaining < d.Limit {
 				err = fmt.Errorf("%+v", d)
 			}
 			return err
 		})
-		d, err = limiter.Allow(t.Context(), key)
+		d, err = byRedis(limiter.Allow(t.Context(), key))
 		require.NoError(t, err)
 		require.True(t, d.Allowed)
 		require.Equal(t, d.Limit-1, d.Remaining)
@@ -103,12 +103,12 @@ func TestClusterKeyOfSeveralPlansOverWhileSlotMoves(t *testing.T) {
 		plans := append(plansOf(plenty), ration.SlidingLog{Limit: 2000, Window: 100 * time.Millisecond})
 		limiter := newLimiter(t, c.newRedis(t, nil), together(plans))
 		key := ration.TaggedKey(from.tag, "tenant")
-		d, err := limiter.AllowN(t.Context(), key, 1500)
+		d, err := byRedis(limiter.AllowN(t.Context(), key, 1500))
 		require.NoError(t, err)
 		require.True(t, d.Allowed)
 		c.openSlot(t, from.slot, from.master, to.master)
 		await(t, "the log to be out", func(ctx context.Context) error {
-			d, err := limiter.Peek(ctx, key)
+			d, err := byRedis(limiter.Peek(ctx, key))
 			if log := d.Plans[len(d.Plans)-1]; err == nil && log.Remaining < log.Limit {
 				err = fmt.Errorf("%+v", log)
 			}
@@ -116,13 +116,13 @@ func TestClusterKeyOfSeveralPlansOverWhileSlotMoves(t *testing.T) {
 		})
 
 		torn := c.errorCounts(t)["TRYAGAIN"]
-		d, err = limiter.Allow(t.Context(), key)
+		d, err = byRedis(limiter.Allow(t.Context(), key))
 		require.NoError(t, err)
 		require.True(t, d.Allowed)
 		require.Equal(t, torn, c.errorCounts(t)["TRYAGAIN"], "all keys are still there")
 		c.moveKeys(t, from.slot, from.master, to.master, func() {})
 		c.closeSlot(t, from.slot, from.master, to.master)
-		d, err = limiter.Peek(t.Context(), key)
+		d, err = byRedis(limiter.Peek(t.Context(), key))
 		require.NoError(t, err)
 		for _, p := range d.Plans[:len(plans)-1] {
 			require.EqualValues(t, 1500+1, p.Limit-p.Remaining, "%s: charged", p.Plan)
@@ -144,17 +144,17 @@ func TestClusterFirstRequestForSeveralPlansWhileSlotMoves(t *testing.T) {
 
 		c.openSlot(t, from.slot, from.master, to.master)
 		torn := c.errorCounts(t)["TRYAGAIN"]
-		_, err = limiter.Allow(t.Context(), key)
+		_, err = byRedis(limiter.Allow(t.Context(), key))
 		require.ErrorIs(t, err, ration.ErrUnavailable)
 		require.NotErrorIs(t, err, ration.ErrConfiguration)
 		require.Greater(t, c.errorCounts(t)["TRYAGAIN"], torn+1, "it was sent more than once")
 		c.closeSlot(t, from.slot, from.master, to.master)
-		d, err := limiter.Peek(t.Context(), key)
+		d, err := byRedis(limiter.Peek(t.Context(), key))
 		require.NoError(t, err)
 		for _, p := range d.Plans {
 			require.Equal(t, p.Limit, p.Remaining, "%s: charged", p.Plan)
 		}
-		d, err = limiter.Allow(t.Context(), key)
+		d, err = byRedis(limiter.Allow(t.Context(), key))
 		require.NoError(t, err)
 		require.True(t, d.Allowed)
 	})

@@ -67,18 +67,18 @@ func TestDemotedServerOfB69(t *testing.T) {
 	keepConnections(t, rdb, connections)
 	limiter := newLimiter(t, rdb, ration.FixedWindow{Limit: 5, Window: time.Hour})
 	requireAllowed(t, limiter, 4)
-	_, err := limiter.AllowN(t.Context(), "tenant:0", 5)
+	_, err := byRedis(limiter.AllowN(t.Context(), "tenant:0", 5))
 	require.NoError(t, err)
 
 	p.exchange(t)
 	door.target.Store(&p.master.Options().Addr)
 	// What writes nothing a replica answers.
 	requireRemaining(t, limiter, 4)
-	d, err := limiter.Allow(t.Context(), "tenant:0")
+	d, err := byRedis(limiter.Allow(t.Context(), "tenant:0"))
 	require.NoError(t, err)
 	require.False(t, d.Allowed)
 	for range connections {
-		_, err := limiter.Allow(t.Context(), "tenant:42")
+		_, err := byRedis(limiter.Allow(t.Context(), "tenant:42"))
 		fault{answer: "READONLY"}.require(t, err)
 	}
 	requireAllowed(t, limiter, 3)

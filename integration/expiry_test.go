@@ -33,7 +33,7 @@ func TestParallelFirstTakesLeaveLifetime(t *testing.T) {
 			var group sync.WaitGroup
 			for i := range callers {
 				group.Go(func() {
-					d, err := limiter.Allow(t.Context(), "tenant:42")
+					d, err := byRedis(limiter.Allow(t.Context(), "tenant:42"))
 					allowed[i] = err == nil && d.Allowed
 				})
 			}

@@ -302,15 +302,15 @@ func testFault(t *testing.T, s *faultyServer, f fault) {
 		s.logOut(t, f, clients)
 	}
 	for _, limiter := range limiters {
-		d, err := limiter.Allow(t.Context(), "tenant:42")
+		d, err := byRedis(limiter.Allow(t.Context(), "tenant:42"))
 		f.require(t, err)
-		require.Zero(t, d)
+		require.False(t, d.Allowed)
 		if !f.looks {
 			requireRemaining(t, limiter, 4)
 			requireDenied(t, limiter)
 			continue
 		}
-		_, err = limiter.Peek(t.Context(), "tenant:42")
+		_, err = byRedis(limiter.Peek(t.Context(), "tenant:42"))
 		f.require(t, err)
 	}
 	lift()
@@ -329,7 +329,7 @@ const usedUp = "tenant:0"
 // requireDenied asks for a unit of the key that is used up, which writes nothing.
 func requireDenied(t *testing.T, limiter *ration.Limiter) {
 	t.Helper()
-	d, err := limiter.Allow(t.Context(), usedUp)
+	d, err := byRedis(limiter.Allow(t.Context(), usedUp))
 	require.NoError(t, err)
 	require.False(t, d.Allowed)
 }
@@ -367,7 +367,7 @@ func TestRenamedCommand(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, redis8, testcontainers.WithCmd("--save", "", "--rename-command", "EVALSHA", ""))
 	for _, plan := range patientPlans {
-		_, err := newLimiter(t, s.rdb, plan).Allow(t.Context(), "tenant:42")
+		_, err := byRedis(newLimiter(t, s.rdb, plan).Allow(t.Context(), "tenant:42"))
 		fault{answer: "unknown command", configuration: true}.require(t, err)
 	}
 }
@@ -375,7 +375,7 @@ func TestRenamedCommand(t *testing.T) {
 // requireAllowed takes a unit, after which so many remain.
 func requireAllowed(t *testing.T, limiter *ration.Limiter, remaining int64) {
 	t.Helper()
-	d, err := limiter.Allow(t.Context(), "tenant:42")
+	d, err := byRedis(limiter.Allow(t.Context(), "tenant:42"))
 	require.NoError(t, err)
 	require.True(t, d.Allowed)
 	require.Equal(t, remaining, d.Remaining)
@@ -384,7 +384,7 @@ func requireAllowed(t *testing.T, limiter *ration.Limiter, remaining int64) {
 // requireRemaining looks, and finds so many units.
 func requireRemaining(t *testing.T, limiter *ration.Limiter, remaining int64) {
 	t.Helper()
-	d, err := limiter.Peek(t.Context(), "tenant:42")
+	d, err := byRedis(limiter.Peek(t.Context(), "tenant:42"))
 	require.NoError(t, err)
 	require.Equal(t, remaining, d.Remaining)
 }

@@ -59,7 +59,7 @@ func (m *member) run(ctx context.Context, orders io.Reader, reports io.Writer) e
 	clock := redis.NewClient(&redis.Options{Addr: m.Addr})
 	defer func() { _, _ = rdb.Close(), clock.Close() }()
 
-	client, err := ration.New(rdb, ration.WithPrefix(m.Prefix), ration.WithTimeout(time.Second))
+	client, err := ration.New(rdb, ration.WithPrefix(m.Prefix), ration.WithTimeout(time.Second), ration.OnFailure(ration.FailClosed()))
 	if err != nil {
 		return err
 	}
@@ -84,7 +84,7 @@ func (m *member) run(ctx context.Context, orders io.Reader, reports io.Writer) e
 	if err := json.NewDecoder(orders).Decode(&o); err != nil {
 		return err
 	}
-	offers, err := o.follow(ctx, clock, func() (ration.Decision, error) { return limiter.Allow(ctx, m.Key) })
+	offers, err := o.follow(ctx, clock, func() (ration.Decision, error) { return byRedis(limiter.Allow(ctx, m.Key)) })
 	if err != nil {
 		return err
 	}

@@ -52,11 +52,21 @@ func freshPrefix() string { return "test-" + strconv.FormatInt(prefixes.Add(1), 
 // newClient makes a Client under a fresh prefix, whose timeout fails no test on a slow machine unless an option says so.
 func newClient(t *testing.T, rdb redis.UniversalClient, options ...ration.ClientOption) *ration.Client {
 	t.Helper()
-	defaults := []ration.ClientOption{ration.WithPrefix(freshPrefix()), ration.WithTimeout(10 * time.Second)}
+	defaults := []ration.ClientOption{
+		ration.WithPrefix(freshPrefix()), ration.WithTimeout(10 * time.Second), ration.OnFailure(ration.FailClosed()),
+	}
 	client, err := ration.New(rdb, append(defaults, options...)...)
 	require.NoError(t, err)
 	t.Cleanup(client.Close)
 	return client
+}
+
+// byRedis is a decision of Redis', or why it did not decide.
+func byRedis(d ration.Decision, err error) (ration.Decision, error) {
+	if err == nil {
+		err = d.Cause
+	}
+	return d, err
 }
 
 // newLimiter makes a limiter on a Client of its own.

@@ -54,10 +54,10 @@ func TestKeyMovedToServerWhoseClockIsAhead(t *testing.T) {
 					end.Add(2 * time.Millisecond), end.Add(ahead - time.Millisecond), end.Add(ahead + 2*time.Millisecond),
 				} {
 					clock.Set(at)
-					got, err := moved.Peek(t.Context(), "tenant:42")
+					got, err := byRedis(moved.Peek(t.Context(), "tenant:42"))
 					require.NoError(t, err)
 					clock.Set(at.Add(-later))
-					want, err := stayed.Peek(t.Context(), "tenant:42")
+					want, err := byRedis(stayed.Peek(t.Context(), "tenant:42"))
 					require.NoError(t, err)
 					require.Equal(t, want.Remaining, got.Remaining, "%v after it was used up", at.Sub(conformance.T0))
 				}

@@ -105,7 +105,7 @@ func (k *forbidden) fill(t *testing.T) {
 
 func (k *forbidden) remaining(t *testing.T) int64 {
 	t.Helper()
-	d, err := k.mine.Peek(t.Context(), "tenant:42")
+	d, err := byRedis(k.mine.Peek(t.Context(), "tenant:42"))
 	require.NoError(t, err)
 	return d.Remaining
 }
@@ -114,7 +114,7 @@ func (k *forbidden) remaining(t *testing.T) int64 {
 func (k *forbidden) try(t *testing.T) (refused, charged bool) {
 	t.Helper()
 	before := k.remaining(t)
-	d, err := k.his.Allow(t.Context(), "tenant:42")
+	d, err := byRedis(k.his.Allow(t.Context(), "tenant:42"))
 	after := k.remaining(t)
 	charged = after < before
 	if err == nil {
@@ -132,7 +132,7 @@ func (k *forbidden) try(t *testing.T) (refused, charged bool) {
 func (k *forbidden) requireMended(t *testing.T) {
 	t.Helper()
 	k.clock.Set(k.clock.Now().Truncate(64 * time.Microsecond).Add(64 * time.Microsecond))
-	_, err := k.mine.Allow(t.Context(), "tenant:42")
+	_, err := byRedis(k.mine.Allow(t.Context(), "tenant:42"))
 	require.NoError(t, err)
 	left, err := k.admin.Do(t.Context(), "pttl", theKey(t, k.admin, k.prefix)).Int64()
 	require.NoError(t, err)

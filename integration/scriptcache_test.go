@@ -32,13 +32,13 @@ func TestScriptsFlushed(t *testing.T) {
 			limiter := newLimiter(t, s.rdb, plan)
 			for _, remaining := range []int64{4, 3, 2} {
 				require.NoError(t, s.rdb.ScriptFlush(t.Context()).Err())
-				d, err := limiter.Allow(t.Context(), "tenant:42")
+				d, err := byRedis(limiter.Allow(t.Context(), "tenant:42"))
 				require.NoError(t, err)
 				require.True(t, d.Allowed)
 				require.Equal(t, remaining, d.Remaining)
 
 				require.NoError(t, s.rdb.ScriptFlush(t.Context()).Err())
-				d, err = limiter.Peek(t.Context(), "tenant:42")
+				d, err = byRedis(limiter.Peek(t.Context(), "tenant:42"))
 				require.NoError(t, err)
 				require.Equal(t, remaining, d.Remaining)
 			}
@@ -64,7 +64,7 @@ func TestScriptsFlushedUnderLoad(t *testing.T) {
 	for range callers {
 		group.Go(func() {
 			for range calls {
-				if d, err := limiter.Allow(t.Context(), "tenant:42"); err != nil || !d.Allowed {
+				if d, err := byRedis(limiter.Allow(t.Context(), "tenant:42")); err != nil || !d.Allowed {
 					failures <- fmt.Errorf("%+v: %w", d, err)
 				}
 			}
@@ -77,7 +77,7 @@ func TestScriptsFlushedUnderLoad(t *testing.T) {
 	for err := range failures {
 		require.NoError(t, err)
 	}
-	d, err := limiter.Peek(t.Context(), "tenant:42")
+	d, err := byRedis(limiter.Peek(t.Context(), "tenant:42"))
 	require.NoError(t, err)
 	require.EqualValues(t, 1_000_000-callers*calls, d.Remaining)
 }
@@ -96,7 +96,7 @@ func TestServerRestarted(t *testing.T) {
 		var group sync.WaitGroup
 		decisions, errs := make([]ration.Decision, callers), make([]error, callers)
 		for i := range callers {
-			group.Go(func() { decisions[i], errs[i] = limiter.Allow(t.Context(), fmt.Sprint("tenant:", i)) })
+			group.Go(func() { decisions[i], errs[i] = byRedis(limiter.Allow(t.Context(), fmt.Sprint("tenant:", i))) })
 		}
 		group.Wait()
 		for i := range callers {
@@ -108,7 +108,7 @@ func TestServerRestarted(t *testing.T) {
 
 	allowAll(4)
 	s.box.stop(t)
-	_, err = limiter.Allow(t.Context(), "tenant:0")
+	_, err = byRedis(limiter.Allow(t.Context(), "tenant:0"))
 	require.ErrorIs(t, err, ration.ErrUnavailable, "while the server is down")
 	s.box.start(t)
 	await(t, "the server to answer", func(ctx context.Context) error { return s.rdb.Ping(ctx).Err() })
@@ -132,7 +132,7 @@ func TestScriptsFlushedOnCluster(t *testing.T) {
 	for _, remaining := range []int64{4, 3} {
 		c.eachMaster(t, func(ctx context.Context, node *redis.Client) error { return node.ScriptFlush(ctx).Err() })
 		for i := range keys {
-			d, err := limiter.Allow(t.Context(), fmt.Sprint("tenant:", i))
+			d, err := byRedis(limiter.Allow(t.Context(), fmt.Sprint("tenant:", i)))
 			require.NoError(t, err)
 			require.True(t, d.Allowed)
 			require.Equal(t, remaining, d.Remaining)

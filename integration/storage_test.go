@@ -124,9 +124,9 @@ func TestWorkOfSlidingLog(t *testing.T) {
 			clock.Advance(window / 2)
 			// All but the last are out, and still there.
 			for _, look := range []func() (ration.Decision, error){
-				func() (ration.Decision, error) { return limiter.Peek(t.Context(), logKey) },
-				func() (ration.Decision, error) { return limiter.AllowN(t.Context(), logKey, 0) },
-				func() (ration.Decision, error) { return limiter.AllowN(t.Context(), logKey, 2*grants) },
+				func() (ration.Decision, error) { return byRedis(limiter.Peek(t.Context(), logKey)) },
+				func() (ration.Decision, error) { return byRedis(limiter.AllowN(t.Context(), logKey, 0)) },
+				func() (ration.Decision, error) { return byRedis(limiter.AllowN(t.Context(), logKey, 2*grants)) },
 			} {
 				d, err := look()
 				require.NoError(t, err)
@@ -146,7 +146,7 @@ func TestWorkOfSlidingLog(t *testing.T) {
 			clock.Advance(window)
 			require.EqualValues(t, grants, members(t, s.rdb, stored), "a large log outlasts its window a little")
 			calls := s.countCalls(t, func() {
-				d, err := limiter.Allow(t.Context(), logKey)
+				d, err := byRedis(limiter.Allow(t.Context(), logKey))
 				require.NoError(t, err)
 				require.EqualValues(t, 2*grants-1, d.Remaining)
 			})
@@ -159,7 +159,7 @@ func TestWorkOfSlidingLog(t *testing.T) {
 				limiter, stored := fill(t, s, clock)
 				clock.Advance(-back)
 				calls := s.countCalls(t, func() {
-					d, err := limiter.Allow(t.Context(), logKey)
+					d, err := byRedis(limiter.Allow(t.Context(), logKey))
 					require.NoError(t, err)
 					require.EqualValues(t, 2*grants-3*grants/2-1, d.Remaining)
 				})
@@ -174,7 +174,7 @@ func TestWorkOfSlidingLog(t *testing.T) {
 			limiter, stored := fill(t, s, clock)
 			for _, cost := range []int64{grants, 2 * grants} {
 				calls := s.countCalls(t, func() {
-					d, err := limiter.AllowN(t.Context(), logKey, cost)
+					d, err := byRedis(limiter.AllowN(t.Context(), logKey, cost))
 					require.NoError(t, err)
 					require.False(t, d.Allowed)
 				})
@@ -269,7 +269,7 @@ func (c *lastScriptCall) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 
 func take(t *testing.T, limiter *ration.Limiter, cost int64) {
 	t.Helper()
-	d, err := limiter.AllowN(t.Context(), logKey, cost)
+	d, err := byRedis(limiter.AllowN(t.Context(), logKey, cost))
 	require.NoError(t, err)
 	require.True(t, d.Allowed)
 }

@@ -324,6 +324,7 @@ func (r *run) take(request ration.Request) ration.Decision {
 	r.Helper()
 	d, err := r.limiter.Take(r.Context(), request)
 	require.NoError(r, err, "at +%v", r.at)
+	require.NoError(r, d.Cause)
 	require.GreaterOrEqual(r, d.Remaining, int64(0))
 	require.LessOrEqual(r, d.Remaining, d.Limit)
 	if d.Granted > 0 {

@@ -228,6 +228,7 @@ func (w *walk) take(r *rapid.T) {
 		got, err = w.limiter.Take(r.Context(), ration.Request{Key: w.key, Cost: ask.Cost, Plan: w.plan})
 	}
 	require.NoError(r, err, "at %v, %+v", w.now, ask)
+	require.NoError(r, got.Cause, "at %v, %+v", w.now, ask)
 	answer := w.model.Take(w.now.UnixMicro(), ask)
 	require.Equal(r, w.expected(answer, ask), readable(got), "at %v, %+v", w.now, ask)
 	granted := grant{decision: got, model: answer.Grant}

@@ -66,7 +66,7 @@ func newInstance(config Config, key string) (*instance, error) {
 		latency: hdrhistogram.New(1, max(2*config.Timeout, time.Second).Microseconds(), 2),
 	}
 	var err error
-	if i.client, err = ration.New(i.rdb, ration.WithTimeout(config.Timeout)); err != nil {
+	if i.client, err = ration.New(i.rdb, ration.WithTimeout(config.Timeout), ration.OnFailure(ration.FailClosed())); err != nil {
 		_ = i.rdb.Close()
 		return nil, err
 	}
@@ -134,6 +134,9 @@ func (i *instance) decide() {
 	begin := time.Now()
 	d, err := i.limiter.Allow(context.Background(), i.key)
 	took := time.Since(begin)
+	if err == nil {
+		err = d.Cause
+	}
 	if err != nil {
 		i.fail(err)
 		return

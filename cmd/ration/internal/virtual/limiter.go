@@ -27,7 +27,7 @@ func New(plan ration.Plan) (*Limiter, error) {
 	l.rdb = l.server.NewClient()
 	// Nothing is decided late here, but a busy machine may be slow.
 	var err error
-	if l.client, err = ration.New(l.rdb, ration.WithTimeout(time.Minute)); err == nil {
+	if l.client, err = ration.New(l.rdb, ration.WithTimeout(time.Minute), ration.OnFailure(ration.FailClosed())); err == nil {
 		l.limiter, err = l.client.Limiter("virtual", plan)
 	}
 	if err != nil {
@@ -41,6 +41,9 @@ func New(plan ration.Plan) (*Limiter, error) {
 func (l *Limiter) AllowAt(ctx context.Context, at time.Time, key string, cost int64) (bool, error) {
 	l.server.SetTime(at)
 	d, err := l.limiter.AllowN(ctx, key, cost)
+	if err == nil {
+		err = d.Cause
+	}
 	if err != nil {
 		return false, fmt.Errorf("decide a request of %v: %w", at, err)
 	}

@@ -1,0 +1,186 @@
+package ration
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"time"
+)
+
+// errSettling is why a request is decided here when Redis is back already.
+var errSettling = unavailable(errors.New("it is back, and being charged with what was granted without it"))
+
+// errPaying is why a request is decided here while what its key owes is on its way to Redis.
+var errPaying = unavailable(errors.New("what was granted without Redis is being charged to it"))
+
+// oweLocked notes what was granted under an entry: at most the whole plan, which is all that Redis could be charged. Of keys that are counted
+// together nobody knows whom to charge.
+func (l *local) oweLocked(e *localEntry, units int64) {
+	if e.limiter == nil || units == 0 {
+		return
+	}
+	l.setDebtLocked(e, min(e.debt+units, e.whole.limit))
+	if executor := e.limiter.executor; !l.isPaying {
+		l.isPaying = executor.inBackground(func() { l.keepPaying(executor) })
+	}
+}
+
+func (l *local) setDebtLocked(e *localEntry, debt int64) {
+	switch {
+	case e.debt == 0 && debt > 0:
+		l.owing.Add(1)
+	case e.debt > 0 && debt == 0:
+		l.owing.Add(-1)
+	}
+	e.debt = debt
+}
+
+// forgive takes units off what the keys of a request owe, and says whether they owed that much.
+func (l *local) forgive(keys []any, units int64) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, key := range keys {
+		if e := l.entries[key.(string)]; e == nil || e.debt < units {
+			return false
+		}
+	}
+	for _, key := range keys {
+		e := l.entries[key.(string)]
+		l.setDebtLocked(e, e.debt-units)
+	}
+	return true
+}
+
+// settleFirst sees to it that Redis knows what was granted without it, before it decides a request: it would grant that anew. It answers
+// why that is not so yet, and the request is to be decided here.
+//
+// Where the last call got no answer, the next is not the request but a question that charges nothing; and once a breaker has closed, all
+// is decided here until the other processes of the fleet have had the time to notice, and to pay.
+func (l *local) settleFirst(ctx context.Context, limiter *Limiter, keys []any) (cause error) {
+	e := limiter.executor
+	breaker := e.lanes.of(keys[0].(string)).breaker
+	if breaker.isOpen() || breaker.failing.Load() && l.owing.Load() > 0 {
+		if cause := e.probe(ctx, limiter.config.timeout, keys[0].(string)); cause != nil {
+			return cause
+		}
+	}
+	if breaker.isSettling() {
+		return errSettling
+	}
+	if l.owing.Load() == 0 {
+		return nil
+	}
+	for _, key := range keys {
+		if cause := l.pay(ctx, key.(string)); cause != nil {
+			return cause
+		}
+	}
+	return nil
+}
+
+// pay charges Redis with what a key owes, as much of it as still weighs, and as Redis has left. It is charged at most once: where that is
+// not known, it is taken for charged.
+func (l *local) pay(ctx context.Context, key string) (cause error) {
+	l.mu.Lock()
+	e := l.entries[key]
+	if e == nil || e.debt == 0 || e.paying {
+		defer l.mu.Unlock()
+		if e != nil && e.paying {
+			return errPaying
+		}
+		return nil
+	}
+	debt, units, limiter, plan := e.debt, e.weighing(localMicros()), e.limiter, e.whole
+	e.paying = true
+	l.mu.Unlock()
+
+	paid := func(isPaid bool) {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		e.paying = false
+		if !isPaid || l.entries[key] != e {
+			return
+		}
+		l.setDebtLocked(e, max(e.debt-debt, 0))
+	}
+	if units == 0 {
+		paid(true)
+		return nil
+	}
+	_, late, err := limiter.executor.call(ctx, limiter.config.timeout, plan.take, []any{key}, []any{plan.costOfOne, units}, plan.argsUpTo)
+	if late == nil {
+		paid(err == nil || isFailure(err) && mayHaveRun(err))
+	} else {
+		late.whenEnded(limiter.executor, func(_ []int64, err error) { paid(err == nil || mayHaveRun(err)) })
+	}
+	return err
+}
+
+// weighing is how much of what an entry owes still weighs: of a window that has ended nothing, of a bucket what is not refilled.
+func (e *localEntry) weighing(now int64) int64 {
+	if e.twin == nil {
+		return e.debt
+	}
+	return min(e.debt, e.plan.limit-e.room(now))
+}
+
+// keepPaying pays what all keys owe, one after the other, as soon as Redis is back. It finds that out by itself, for the keys that owe
+// may not be asked for again. Processes come at times of their own, for so do the probes of their breakers.
+func (l *local) keepPaying(e *executor) {
+	pause := rand.N(e.lanes.probe / 2)
+	for {
+		select {
+		case <-time.After(pause):
+		case <-e.closed:
+			return
+		}
+		pause = e.lanes.probe
+		for _, key := range l.owingKeys() {
+			if e.isClosed() {
+				return
+			}
+			breaker := e.lanes.of(key).breaker
+			if wait := breaker.wait(); wait > 0 || breaker.failing.Load() && e.probe(context.Background(), probeTimeout, key) != nil {
+				pause = min(pause, max(breaker.wait(), time.Millisecond))
+				continue
+			}
+			_ = l.pay(context.Background(), key)
+		}
+		l.mu.Lock()
+		if l.owing.Load() == 0 {
+			l.isPaying = false
+			l.mu.Unlock()
+			return
+		}
+		l.mu.Unlock()
+	}
+}
+
+// owingKeys are the keys that owe something that still weighs; what does not any more is forgotten.
+func (l *local) owingKeys() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := localMicros()
+	var keys []string
+	for key, e := range l.entries {
+		switch {
+		case e.debt == 0:
+		case e.paying || e.weighing(now) > 0:
+			keys = append(keys, key)
+		default:
+			l.setDebtLocked(e, 0)
+		}
+	}
+	return keys
+}
+
+// redisDecided forgets what was counted of keys, for Redis counts them again.
+func (l *local) redisDecided(keys []any) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, key := range keys {
+		if one := l.entries[key.(string)]; one != nil && one.debt == 0 && !one.paying {
+			l.removeLocked(key.(string))
+		}
+	}
+}

@@ -1,0 +1,101 @@
+package ration
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// lane is the way to one node of Redis: what it may carry at once, and whether it is open. So a node that does not answer costs
+// its own keys, and those of other nodes nothing.
+type lane struct {
+	node    string        // its address; empty: whatever the redis client asks
+	places  chan struct{} // one element for each command on its way
+	breaker *breaker
+}
+
+// run runs a call, unless the breaker is open.
+func (l *lane) run(c *call) ([]int64, error) { return l.breaker.run(c.ask) }
+
+// lanes are the ways of a client: one for each master of a Redis Cluster, and of any other redis client just one.
+//
+// Which node has a slot is learnt by the goroutines that run calls, for to ask the redis client may take as long as a call.
+// Until it is known, a slot goes by a lane of those not known.
+type lanes struct {
+	open    func(node string) *lane
+	probe   time.Duration // Breaker.Probe
+	one     *lane         // of all slots, or of those not known
+	cluster masterFinder
+	slots   []atomic.Pointer[lane] // nil: not a cluster
+
+	mu     sync.Mutex
+	byNode map[string]*lane
+}
+
+// masterFinder is a redis client that knows the masters of a cluster: a *redis.ClusterClient.
+type masterFinder interface {
+	MasterForKey(ctx context.Context, key string) (*redis.Client, error)
+}
+
+const clusterSlots = 16384
+
+// maxLanes bounds the nodes that are remembered. Nodes come and go, each under a new address.
+const maxLanes = 1024
+
+func newLanes(rdb redis.UniversalClient, maxInFlight int, b Breaker) *lanes {
+	l := &lanes{probe: b.Probe}
+	l.open = func(node string) *lane {
+		return &lane{node: node, places: make(chan struct{}, maxInFlight), breaker: newBreaker(node, b)}
+	}
+	l.one = l.open("")
+	if cluster, ok := rdb.(masterFinder); ok {
+		l.cluster, l.slots, l.byNode = cluster, make([]atomic.Pointer[lane], clusterSlots), make(map[string]*lane)
+	}
+	return l
+}
+
+// of is the lane of a stored key, as far as known.
+func (l *lanes) of(key string) *lane {
+	if l.slots == nil || key == "" {
+		return l.one
+	}
+	if known := l.slots[slot(key)].Load(); known != nil {
+		return known
+	}
+	return l.one
+}
+
+// learn asks the redis client which node has the slot of a call's key, for later calls. It may take as long as the call's caller
+// waits.
+func (l *lanes) learn(c *call) {
+	if l.slots == nil || c.key == "" {
+		return
+	}
+	node, err := l.cluster.MasterForKey(c.command.context(), c.key)
+	if err != nil {
+		return
+	}
+	place := &l.slots[slot(c.key)]
+	address := node.Options().Addr
+	if known := place.Load(); known == nil || known.node != address {
+		place.Store(l.to(address))
+	}
+}
+
+// to is the lane to a node.
+func (l *lanes) to(node string) *lane {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if known := l.byNode[node]; known != nil {
+		return known
+	}
+	if len(l.byNode) >= maxLanes {
+		clear(l.byNode) // those in use are known by their slots; at worst a node has two lanes for a while
+	}
+	opened := l.open(node)
+	l.byNode[node] = opened
+	return opened
+}

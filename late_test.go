@@ -1,0 +1,90 @@
+package ration_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-ration/ration"
+)
+
+func isBreakerOpen(err error) bool { return errors.Is(err, ration.ErrBreakerOpen) }
+
+var neverOpen = ration.WithBreaker(ration.Breaker{Failures: 1_000_000, Share: 1})
+
+// What Redis granted to callers that were denied meanwhile is given back when the answer comes.
+func TestLateGrantsAreGivenBack(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const calls = 1000
+		o := newOutage(t, ration.FixedWindow{Limit: 2 * calls, Window: time.Hour}, 1, neverOpen, ration.OnFailure(ration.FailClosed()))
+		o.Delay(50 * time.Millisecond)
+		var all sync.WaitGroup
+		for range calls {
+			all.Go(func() {
+				d, err := o.limiters[0].Allow(context.Background(), "key")
+				require.NoError(t, err)
+				require.False(t, d.Allowed)
+				require.ErrorIs(t, d.Cause, ration.ErrTimeout)
+			})
+		}
+		all.Wait()
+		o.Delay(0)
+		time.Sleep(time.Second)
+		require.Equal(t, calls, o.Runs("take"), "each is sent once")
+		require.Equal(t, calls, o.Runs("refund"))
+		d, err := o.limiters[0].Peek(t.Context(), "key")
+		require.NoError(t, err)
+		require.EqualValues(t, 2*calls, d.Remaining, "the quota is whole")
+	})
+}
+
+// Nor is a caller charged that has left.
+func TestLateGrantOfACallerThatLeft(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		o := newOutage(t, ration.FixedWindow{Limit: 5, Window: time.Hour}, 1)
+		o.Delay(5 * time.Millisecond)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		defer cancel()
+		_, err := o.limiters[0].Allow(ctx, "key")
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		time.Sleep(time.Second)
+		d, err := o.limiters[0].Peek(t.Context(), "key")
+		require.NoError(t, err)
+		require.EqualValues(t, 5, d.Remaining)
+	})
+}
+
+// A late grant to a caller that was admitted all the same is that caller's.
+func TestLateGrantSettlesWhatWasGrantedMeanwhile(t *testing.T) {
+	t.Parallel()
+	for _, policy := range []ration.FailurePolicy{ration.FailLocal(), ration.FailOpen()} {
+		synctest.Test(t, func(t *testing.T) {
+			o := newOutage(t, ration.FixedWindow{Limit: 1000, Window: time.Hour}, 1, neverOpen, ration.OnFailure(policy))
+			o.Delay(50 * time.Millisecond)
+			var all sync.WaitGroup
+			for range 100 {
+				all.Go(func() {
+					d, err := o.limiters[0].Allow(context.Background(), "key")
+					require.NoError(t, err)
+					require.True(t, d.Allowed)
+					require.ErrorIs(t, d.Cause, ration.ErrTimeout)
+				})
+			}
+			all.Wait()
+			o.Delay(0)
+			time.Sleep(time.Second)
+			require.Zero(t, ration.Owing(o.clients[0]))
+			d, err := o.limiters[0].Peek(t.Context(), "key")
+			require.NoError(t, err)
+			require.EqualValues(t, 900, d.Remaining, "each is charged once")
+			require.Zero(t, o.Runs("refund"))
+		})
+	}
+}

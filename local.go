@@ -1,0 +1,315 @@
+package ration
+
+import (
+	"fmt"
+	"math"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// FailLocal decides in this process what Redis does not: each process of the fleet grants its share of the plan, the quota divided by
+// the fleet's size. A key starts from its share of what Redis last said remains, if it was asked for lately, and else from that of the
+// whole; so the fleet stays within the quota, up to the chance by which units that do not divide are given to some. When Redis is back,
+// what was granted meanwhile is charged to it.
+//
+// A share below one unit is one now and then: of 3 a day, each of 10 processes grants one in three days out of ten, by chance. A
+// request that costs more than the share is denied.
+//
+// A Client counts WithLocalKeys keys by itself at most. When that many are counted, and none is as good as new, further keys of a
+// limiter are counted together, under one share: a flood of keys gets no allowance of its own.
+func FailLocal() FailurePolicy { return failLocal{} }
+
+type failLocal struct{}
+
+func (failLocal) answer(f failed) Decision { return f.limiter.local.decide(f) }
+
+// WithLocalKeys sets how many keys a Client remembers, and counts by itself while Redis does not answer: 1 to 1,000,000, of 100 to 300
+// bytes each. Unless set, it is 10,000.
+func WithLocalKeys(n int) ClientOption {
+	return clientOption(func(c *clientConfig) error {
+		if n < 1 || n > 1_000_000 {
+			return fmt.Errorf("%w: WithLocalKeys: is %d: must be 1 to 1000000", ErrInvalidOption, n)
+		}
+		c.localKeys = n
+		return nil
+	})
+}
+
+const defaultLocalKeys = 10_000
+
+// WithFleetSize sets how many processes share a limiter's quota, 1 to 1,000,000, for what FailLocal grants.
+func WithFleetSize(n int) Option {
+	return option(func(c *limiterConfig) error {
+		if n < 1 || n > 1_000_000 {
+			return fmt.Errorf("%w: WithFleetSize: is %d: must be 1 to 1000000", ErrInvalidOption, n)
+		}
+		c.fleetSize = int64(n)
+		return nil
+	})
+}
+
+// local is what a Client counts by itself. It is safe for concurrent use.
+type local struct {
+	known knownKeys
+
+	mu       sync.Mutex
+	most     int
+	entries  map[string]*localEntry // by stored key
+	others   map[string]*localEntry // of keys that found no place, by what they are counted as together
+	counted  atomic.Int64           // entries
+	owing    atomic.Int64           // those that owe Redis something
+	isPaying bool                   // a goroutine pays
+	swept    int64                  // when, in microseconds
+}
+
+// localEntry is a key that is counted here.
+type localEntry struct {
+	whole *preparedPlan // whose share is counted
+	n     int64         // of how many processes
+	plan  *preparedPlan // the share; nil: too small to be counted
+	twin  twin
+	debt  int64 // units granted here, which Redis does not know of
+	// beyond is what was granted in the window beyond what the plan of now has.
+	beyond int64
+
+	limiter *Limiter // that pays it; nil: of keys that are counted together
+	paying  bool     // it is on its way to Redis
+}
+
+func newLocal(most int) *local {
+	return &local{
+		known:   knownKeys{most: most},
+		most:    most,
+		entries: make(map[string]*localEntry),
+		others:  make(map[string]*localEntry),
+	}
+}
+
+// startMicros is the time at start by the wall clock; from there local time goes by the monotonic one.
+var startMicros = start.UnixMicro()
+
+// fleetSize is how many processes share the quota, as far as known.
+func (l *Limiter) fleetSize() int64 { return max(l.config.fleetSize, 1) }
+
+// localMicros is the time in this process, in microseconds since 1970, which no clock set back or forth changes.
+func localMicros() int64 { return startMicros + int64(time.Since(start)/time.Microsecond) }
+
+// decide decides a request under the shares of all its plans.
+func (l *local) decide(f failed) Decision {
+	now := localMicros()
+	parts := f.plan.parts
+	if parts == nil {
+		parts = []part{{preparedPlan: f.plan}}
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if now-l.swept >= sweepApart {
+		l.swept = now
+		l.sweepLocked(now, mostSwept)
+	}
+	entries := make([]*localEntry, len(parts))
+	for i, one := range parts {
+		entries[i] = l.entry(f.limiter, one, f.keys[i].(string), now)
+	}
+	request := localRequest{now, f.cost, f.count, f.upTo}
+	granted := request.fits(entries)
+	d := Decision{
+		Allowed:   granted > 0 || f.units() == 0 && f.count > 0,
+		Granted:   granted * f.cost,
+		Limit:     f.plan.limit,
+		Remaining: f.plan.limit,
+		Source:    SourceLocal,
+		Cause:     f.cause,
+		Plan:      f.plan.text,
+	}
+	for i, e := range entries {
+		o := request.take(e, granted, len(entries) == 1)
+		if d.Allowed || f.cost <= o.remaining {
+			o.retryAfter = 0
+		}
+		d.Remaining = min(d.Remaining, o.remaining)
+		d.RetryAfter = max(d.RetryAfter, o.retryAfter)
+		d.ResetAfter = max(d.ResetAfter, o.resetAfter)
+		if f.plan.parts != nil {
+			d.Plans = append(d.Plans, PlanDecision{parts[i].name, parts[i].text, parts[i].limit, o.remaining, o.retryAfter, o.resetAfter})
+		}
+		l.oweLocked(e, d.Granted)
+	}
+	if d.Plans != nil {
+		d.Plan = binding(d.Plans)
+	}
+	switch {
+	case f.count == 0: // a look
+		d.Allowed = d.Remaining > 0
+	case !d.Allowed && d.RetryAfter == 0:
+		d.RetryAfter = retryAfterFailure
+	}
+	return d
+}
+
+// entry is that of a key under a plan, or of those that found no place.
+func (l *local) entry(limiter *Limiter, one part, key string, now int64) *localEntry {
+	n := limiter.fleetSize()
+	if e := l.entries[key]; e != nil {
+		e.renew(one.preparedPlan, n, now)
+		return e
+	}
+	if len(l.entries) >= l.most {
+		l.sweepLocked(now, looksForPlace)
+	}
+	if len(l.entries) < l.most {
+		e := newLocalEntry(limiter, one.preparedPlan, n, l.known.get(key), now)
+		l.entries[key] = e
+		l.counted.Add(1)
+		return e
+	}
+	together := limiter.keys.head + "/" + one.name + ":" + one.text
+	e := l.others[together]
+	if e == nil && len(l.others) >= mostOthers {
+		return &localEntry{whole: one.preparedPlan, n: n}
+	}
+	if e == nil {
+		e = newLocalEntry(nil, one.preparedPlan, n, nil, now)
+		l.others[together] = e
+	}
+	e.renew(one.preparedPlan, n, now)
+	return e
+}
+
+// mostOthers bounds the plans, each of a limiter, whose further keys are counted together. Those of others are denied.
+const mostOthers = 1000
+
+// sweepLocked looks at some keys, by chance, and forgets those that are as good as new.
+func (l *local) sweepLocked(now int64, looks int) {
+	looked := 0
+	for key, e := range l.entries {
+		if looked == looks {
+			return
+		}
+		looked++
+		if e.isDone(now) {
+			l.removeLocked(key)
+		}
+	}
+}
+
+func (l *local) removeLocked(key string) {
+	delete(l.entries, key)
+	l.counted.Add(-1)
+}
+
+const (
+	sweepApart    = 1_000_000 // microseconds from one sweep to the next
+	mostSwept     = 10_000    // keys looked at in one
+	looksForPlace = 16        // keys looked at to find a place for one more
+)
+
+// learn remembers what Redis answered to a take, for when it does not answer.
+func (l *local) learn(a asked, answer []int64) {
+	if a.plan.parts == nil {
+		l.known.put(a.keys[0].(string), a.plan, replyOf(answer))
+		return
+	}
+	rest := answer[1:]
+	for i, one := range a.plan.parts {
+		fields := one.take.fields - 1
+		r := reply{answer[0]}
+		copy(r[1:], rest[:fields])
+		l.known.put(a.keys[i].(string), one.preparedPlan, r)
+		rest = rest[fields:]
+	}
+}
+
+// forget forgets all there is of keys.
+func (l *local) forget(keys []any) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, key := range keys {
+		if e := l.entries[key.(string)]; e != nil {
+			l.setDebtLocked(e, 0)
+			l.removeLocked(key.(string))
+		}
+		l.known.forget(key.(string))
+	}
+}
+
+func newLocalEntry(limiter *Limiter, whole *preparedPlan, n int64, known *known, now int64) *localEntry {
+	e := &localEntry{limiter: limiter, whole: whole, n: n}
+	e.plan, e.twin = whole.shares.of(whole, n).twin(known, now)
+	return e
+}
+
+// renew goes on under another plan where it was changed: in a window with what was granted, in a bucket with what is left. And it draws
+// the share of a window anew when that is over.
+func (e *localEntry) renew(whole *preparedPlan, n, now int64) {
+	over, s := e.isOver(now), e.whole.shares.of(e.whole, e.n)
+	if e.whole == whole && !(over && s.perWindow && s.remainder > 0) {
+		return
+	}
+	room, used, last := int64(math.MaxInt64), int64(0), reply{}
+	if !over {
+		room, last = e.room(now), e.twin.peekAt(now)
+		used = e.plan.limit - room + e.beyond
+	}
+	e.whole, e.n = whole, n
+	s = whole.shares.of(whole, n)
+	var units int64
+	e.plan, units = s.draw()
+	e.beyond = 0
+	free := min(room, units)
+	if s.perWindow {
+		free, e.beyond = max(units-used, 0), max(used-units, 0)
+	}
+	e.twin = s.twinFrom(e.plan, free, last, now)
+}
+
+// isOver says that nothing that was counted matters any more.
+func (e *localEntry) isOver(now int64) bool {
+	return e.twin == nil || e.plan.outcome(e.twin.peekAt(now), 1).resetAfter == 0
+}
+
+// isDone says that an entry may be forgotten.
+func (e *localEntry) isDone(now int64) bool { return e.debt == 0 && !e.paying && e.isOver(now) }
+
+// localRequest is a request as the shares are asked it.
+type localRequest struct {
+	now, cost, count int64
+	upTo             bool
+}
+
+// fits is how many of the requests fit under all shares.
+func (r localRequest) fits(entries []*localEntry) int64 {
+	granted := r.count
+	for _, e := range entries {
+		granted = min(granted, fit(e.room(r.now), r.cost, r.count))
+	}
+	return granted
+}
+
+// room is how many units could be taken now.
+func (e *localEntry) room(now int64) int64 {
+	if e.twin == nil {
+		return 0
+	}
+	return e.plan.outcome(e.twin.peekAt(now), 1).remaining
+}
+
+// take takes what was granted from one share, and says what it is then to a request of the cost. The only share of a request is told
+// of a denial, which may count.
+func (r localRequest) take(e *localEntry, granted int64, only bool) outcome {
+	switch {
+	case e.twin == nil:
+		return outcome{retryAfter: retryAfterFailure}
+	case r.cost > e.plan.limit:
+		o := e.plan.outcome(e.twin.peekAt(r.now), 1)
+		o.retryAfter = max(o.resetAfter, retryAfterFailure)
+		return o
+	case only:
+		return e.plan.outcome(e.twin.takeAt(r.now, r.cost, r.count, r.upTo), r.cost)
+	case granted > 0 || r.cost <= e.room(r.now):
+		return e.plan.outcome(e.twin.takeAt(r.now, r.cost, granted, r.upTo), r.cost)
+	default:
+		return e.plan.outcome(e.twin.takeAt(r.now, r.cost, 1, r.upTo), r.cost) // which is denied, and says how long
+	}
+}

@@ -1,0 +1,181 @@
+package ration
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// VirtualRedis is a Redis without a server, for tests in virtual time: one plan's twins behind redis clients. It can be away.
+type VirtualRedis struct {
+	plan *preparedPlan
+
+	mu    sync.Mutex
+	keys  map[string]twin
+	state string
+	delay time.Duration
+	runs  map[string]int // of scripts, by verb
+}
+
+// NewVirtualRedis makes one for limiters of a plan.
+func NewVirtualRedis(plan Plan) *VirtualRedis {
+	prepared, err := prepare(plan)
+	if err != nil {
+		panic(err)
+	}
+	return &VirtualRedis{plan: prepared, keys: make(map[string]twin), runs: make(map[string]int)}
+}
+
+// Hang has it take commands and never answer, until Return.
+func (v *VirtualRedis) Hang() { v.set("hangs") }
+
+// Refuse has nobody listen, until Return.
+func (v *VirtualRedis) Refuse() { v.set("refuses") }
+
+// Fault has it answer every script with a fault, until Return.
+func (v *VirtualRedis) Fault() { v.set("fault") }
+
+// Return has it answer again.
+func (v *VirtualRedis) Return() { v.set("") }
+
+// Delay has it answer that much after it ran a script.
+func (v *VirtualRedis) Delay(d time.Duration) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.delay = d
+}
+
+func (v *VirtualRedis) set(state string) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.state = state
+}
+
+// Runs is how many scripts of a verb ran: take, peek or refund.
+func (v *VirtualRedis) Runs(verb string) int {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.runs[verb]
+}
+
+// NewRedis makes a redis client on it.
+func (v *VirtualRedis) NewRedis() *redis.Client {
+	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
+	rdb.AddHook(v)
+	return rdb
+}
+
+// DialHook is not used.
+func (v *VirtualRedis) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+// ProcessPipelineHook is not used.
+func (v *VirtualRedis) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+// ProcessHook runs a command.
+func (v *VirtualRedis) ProcessHook(redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		v.mu.Lock()
+		state, delay := v.state, v.delay
+		v.mu.Unlock()
+		switch state {
+		case "hangs":
+			<-ctx.Done()
+			return ctx.Err()
+		case "fault":
+			return virtualError("OOM command not allowed when used memory > 'maxmemory'.")
+		case "refuses":
+			return &net.OpError{Op: "dial", Err: errors.New("connection refused")}
+		}
+		err := v.run(cmd)
+		time.Sleep(delay)
+		return err
+	}
+}
+
+func (v *VirtualRedis) run(cmd redis.Cmder) error {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	args := cmd.Args()
+	if args[0] == "exists" {
+		return nil
+	}
+	if args[0] == "unlink" {
+		for _, key := range args[1:] {
+			delete(v.keys, key.(string))
+		}
+		return nil
+	}
+	key := args[3].(string)
+	counts := v.keys[key]
+	if counts == nil {
+		counts = v.plan.newTwin()
+		v.keys[key] = counts
+	}
+	now := time.Now().UnixMicro()
+	number := func(i int) int64 {
+		var n int64
+		if _, err := fmt.Sscan(fmt.Sprint(args[i]), &n); err != nil {
+			panic(err)
+		}
+		return n
+	}
+	var r reply
+	var ran *script
+	verb := "take"
+	switch args[1] {
+	case v.plan.take.digest:
+		ran = v.plan.take
+		r = counts.takeAt(now, number(4)/v.plan.unitOf(), number(5), false)
+	case v.plan.peek.digest:
+		ran, verb = v.plan.peek, "peek"
+		r = counts.peekAt(now)
+	case v.plan.refund.digest:
+		ran, verb = v.plan.refund, "refund"
+		r[0] = v.refund(counts, now, args[4:])
+	default:
+		ran = v.plan.one
+		r = counts.takeAt(now, number(4)/v.plan.unitOf(), 1, false)
+	}
+	v.runs[verb]++
+	cmd.(interface{ SetVal(val []int64) }).SetVal(append([]int64(nil), r[:ran.fields]...))
+	return nil
+}
+
+// virtualError is an error that Redis answers.
+type virtualError string
+
+func (f virtualError) Error() string { return string(f) }
+
+// RedisError marks it as one.
+func (virtualError) RedisError() {}
+
+// refund gives back what the arguments of the refund script of a FixedWindow say.
+func (v *VirtualRedis) refund(counts twin, now int64, args []any) int64 {
+	if _, ok := v.plan.plan.(FixedWindow); !ok {
+		panic("refunds of FixedWindow only")
+	}
+	return counts.refundAt(now, reply{3: args[1].(int64)}, args[0].(int64))
+}
+
+func (p *preparedPlan) unitOf() int64 { return max(p.unit, 1) }
+
+// LocalKeys is how many keys a client counts by itself.
+func LocalKeys(c *Client) int { return int(c.local.counted.Load()) }
+
+// Owing is how many of those owe Redis something.
+func Owing(c *Client) int { return int(c.local.owing.Load()) }
+
+// LocalGrants is how many grants the logs that a client counts by itself tell apart.
+func LocalGrants(c *Client) (n int) {
+	for _, e := range c.local.entries {
+		n += len(e.twin.(*slidingLogTwin).grants)
+	}
+	return n
+}
