@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// FailurePolicy is what answers when Redis does not: [FailLocal], [FailOpen], [FailClosed] or [FailFunc]. What it answers is a Decision and not an
-// error; its Source says that it was not Redis, and its Cause why.
+// FailurePolicy is what answers when Redis does not: [FailLocal], [FailOpen], [FailClosed] or [FailFunc]. What it answers is a Decision
+// and not an error; its Source says that it was not Redis, and its Cause why.
 //
 // It answers for a call that timed out, met a breaker that is open, or was refused by Redis, for a reason of its state or of the
 // configuration. Mistakes of the call, the end of its context, and ErrClosed stay errors; so do those of Reset and Refund, which

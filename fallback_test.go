@@ -101,6 +101,7 @@ func TestFailurePolicies(t *testing.T) {
 				d, err = limiter.Peek(t.Context(), "key")
 				require.NoError(t, err)
 				require.Equal(t, c.source, d.Source)
+				require.Equal(t, !d.Allowed, d.RetryAfter > 0)
 				if c.source != ration.SourceLocal {
 					require.Equal(t, c.peeked, d.Allowed)
 				}
@@ -364,4 +365,38 @@ func TestLogInAnOutage(t *testing.T) {
 		require.Greater(t, len(admitted), limit*3)
 		require.LessOrEqual(t, ration.LocalGrants(o.clients[0]), 2*64+2)
 	})
+}
+
+// A look says what a request for a unit is told: of a denial, how long to wait.
+func TestPeekInAnOutage(t *testing.T) {
+	t.Parallel()
+	for _, plan := range []ration.Plan{
+		ration.FixedWindow{Limit: 2, Window: time.Minute},
+		ration.SlidingWindow{Limit: 2, Window: time.Minute},
+		ration.SlidingLog{Limit: 2, Window: time.Minute},
+		ration.TokenBucket{Rate: ration.PerMinute(1), Burst: 2},
+		ration.GCRA{Rate: ration.PerMinute(1), Burst: 2},
+		ration.MultiPlan{
+			{Name: "log", Plan: ration.SlidingLog{Limit: 2, Window: time.Minute}},
+			{Name: "gcra", Plan: ration.GCRA{Rate: ration.PerMinute(1), Burst: 5}},
+		},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			o := newOutage(t, ration.FixedWindow{Limit: 1, Window: time.Hour}, 1)
+			o.Refuse()
+			limiter, err := o.clients[0].Limiter("peek", plan)
+			require.NoError(t, err)
+			for i := range 3 {
+				peeked, err := limiter.Peek(t.Context(), "key")
+				require.NoError(t, err)
+				require.EqualValues(t, 2-i, peeked.Remaining, "%v", plan)
+				d, err := limiter.Allow(t.Context(), "key")
+				require.NoError(t, err)
+				require.Equal(t, i < 2, d.Allowed)
+				require.Equal(t, d.Allowed, peeked.Allowed)
+				require.Equal(t, d.RetryAfter, peeked.RetryAfter, "%v", plan)
+				require.Equal(t, !d.Allowed, d.RetryAfter > 0)
+			}
+		})
+	}
 }
