@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"slices"
 	"time"
 )
 
@@ -35,12 +36,12 @@ func (l *local) setDebtLocked(e *localEntry, debt int64) {
 	e.debt = debt
 }
 
-// forgive takes units off what the keys of a request owe, and says whether they owed that much.
+// forgive takes units off what the keys of a request owe, and says whether they owed that much; what is being paid is not taken back.
 func (l *local) forgive(keys []any, units int64) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, key := range keys {
-		if e := l.entries[key.(string)]; e == nil || e.debt < units {
+		if e := l.entries[key.(string)]; e == nil || e.paying || e.debt < units {
 			return false
 		}
 	}
@@ -52,35 +53,51 @@ func (l *local) forgive(keys []any, units int64) bool {
 }
 
 // settleFirst sees to it that Redis knows what was granted without it, before it decides a request: it would grant that anew. It answers
-// why that is not so yet, and the request is to be decided here.
+// why that is not so yet, and the request is to be decided here; and what is left of the limiter's timeout.
 //
-// Where the last call got no answer, the next is not the request but a question that charges nothing; and once a breaker has closed, all
-// is decided here until the other processes of the fleet have had the time to notice, and to pay.
-func (l *local) settleFirst(ctx context.Context, limiter *Limiter, keys []any) (cause error) {
-	e := limiter.executor
+// Where the last call got no answer, or the key owes something, the next is not the request but a question that charges nothing: a
+// payment whose answer does not come is lost. And once a breaker has closed, all is decided here until the other processes of the fleet
+// have had the time to notice, and to pay.
+func (l *local) settleFirst(ctx context.Context, limiter *Limiter, keys []any) (left time.Duration, cause error) {
+	e, timeout := limiter.executor, limiter.config.timeout
 	breaker := e.lanes.of(keys[0].(string)).breaker
-	if breaker.isOpen() || breaker.failing.Load() && l.owing.Load() > 0 {
-		if cause := e.probe(ctx, limiter.config.timeout, keys[0].(string)); cause != nil {
-			return cause
+	owes := l.owing.Load() > 0 && l.owes(keys)
+	if !owes && !breaker.isOpen() {
+		if breaker.isSettling() {
+			return timeout, errSettling
 		}
+		return timeout, nil
+	}
+	begin := time.Now()
+	rest := func() time.Duration { return max(timeout-time.Since(begin), time.Millisecond) }
+	if cause := e.probe(ctx, timeout, keys[0].(string)); cause != nil {
+		return 0, cause
 	}
 	if breaker.isSettling() {
-		return errSettling
-	}
-	if l.owing.Load() == 0 {
-		return nil
+		return 0, errSettling
 	}
 	for _, key := range keys {
-		if cause := l.pay(ctx, key.(string)); cause != nil {
-			return cause
+		if cause := l.pay(ctx, rest(), key.(string)); cause != nil {
+			return 0, cause
 		}
 	}
-	return nil
+	return rest(), nil
 }
 
-// pay charges Redis with what a key owes, as much of it as still weighs, and as Redis has left. It is charged at most once: where that is
-// not known, it is taken for charged.
-func (l *local) pay(ctx context.Context, key string) (cause error) {
+// owes says whether one of the keys owes something.
+func (l *local) owes(keys []any) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.ContainsFunc(keys, func(key any) bool {
+		e := l.entries[key.(string)]
+		return e != nil && (e.debt > 0 || e.paying)
+	})
+}
+
+// pay charges Redis with what a key owes, as much of it as still weighs, and as Redis has left; the rest stays owed, for Redis may have
+// room before it no longer weighs, where it was charged with an earlier debt later than that was made. It is charged at most once: where
+// that is not known, it is taken for charged.
+func (l *local) pay(ctx context.Context, timeout time.Duration, key string) (cause error) {
 	l.mu.Lock()
 	e := l.entries[key]
 	if e == nil || e.debt == 0 || e.paying {
@@ -94,24 +111,33 @@ func (l *local) pay(ctx context.Context, key string) (cause error) {
 	e.paying = true
 	l.mu.Unlock()
 
-	paid := func(isPaid bool) {
+	settled := func(rest int64) { // is what is owed still
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		e.paying = false
-		if !isPaid || l.entries[key] != e {
-			return
+		if l.entries[key] == e {
+			l.setDebtLocked(e, max(e.debt-debt, 0)+rest)
 		}
-		l.setDebtLocked(e, max(e.debt-debt, 0))
+	}
+	paid := func(answer []int64, err error, mayHaveRun bool) {
+		switch {
+		case err == nil:
+			settled(max(units-answer[0], 0))
+		case mayHaveRun:
+			settled(0)
+		default:
+			settled(debt)
+		}
 	}
 	if units == 0 {
-		paid(true)
+		settled(0)
 		return nil
 	}
-	_, late, err := limiter.executor.call(ctx, limiter.config.timeout, plan.take, []any{key}, []any{plan.costOfOne, units}, plan.argsUpTo)
+	answer, late, err := limiter.executor.call(ctx, timeout, plan.take, []any{key}, []any{plan.costOfOne, units}, plan.argsUpTo)
 	if late == nil {
-		paid(err == nil || isFailure(err) && mayHaveRun(err))
+		paid(answer, err, isFailure(err) && mayHaveRun(err))
 	} else {
-		late.whenEnded(limiter.executor, func(_ []int64, err error) { paid(err == nil || mayHaveRun(err)) })
+		late.whenEnded(limiter.executor, func(answer []int64, err error) { paid(answer, err, mayHaveRun(err)) })
 	}
 	return err
 }
@@ -135,16 +161,16 @@ func (l *local) keepPaying(e *executor) {
 			return
 		}
 		pause = e.lanes.probe
-		for _, key := range l.owingKeys() {
+		for key, timeout := range l.owingKeys() {
 			if e.isClosed() {
 				return
 			}
 			breaker := e.lanes.of(key).breaker
-			if wait := breaker.wait(); wait > 0 || breaker.failing.Load() && e.probe(context.Background(), probeTimeout, key) != nil {
+			if wait := breaker.wait(); wait > 0 || e.probe(context.Background(), timeout, key) != nil {
 				pause = min(pause, max(breaker.wait(), time.Millisecond))
 				continue
 			}
-			_ = l.pay(context.Background(), key)
+			_ = l.pay(context.Background(), timeout, key)
 		}
 		l.mu.Lock()
 		if l.owing.Load() == 0 {
@@ -156,17 +182,21 @@ func (l *local) keepPaying(e *executor) {
 	}
 }
 
-// owingKeys are the keys that owe something that still weighs; what does not any more is forgotten.
-func (l *local) owingKeys() []string {
+// payTimeout is how long what nobody waits for may take, at least.
+const payTimeout = 100 * time.Millisecond
+
+// owingKeys are the keys that owe something that still weighs, with the timeouts of their limiters, or a longer one, for nobody waits;
+// what does not weigh any more is forgotten.
+func (l *local) owingKeys() map[string]time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := localMicros()
-	var keys []string
+	keys := make(map[string]time.Duration)
 	for key, e := range l.entries {
 		switch {
 		case e.debt == 0:
 		case e.paying || e.weighing(now) > 0:
-			keys = append(keys, key)
+			keys[key] = max(e.limiter.config.timeout, payTimeout)
 		default:
 			l.setDebtLocked(e, 0)
 		}

@@ -73,8 +73,6 @@ func (e *executor) probe(ctx context.Context, timeout time.Duration, key string)
 	return nil
 }
 
-const probeTimeout = 100 * time.Millisecond
-
 // ping asks for a sign of life, whatever the breaker says.
 func (e *executor) ping(ctx context.Context, timeout time.Duration) error {
 	c := e.newCall(ctx, timeout, "", nil, newPlainCommand("ping"))

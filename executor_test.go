@@ -189,7 +189,7 @@ func TestTimeout(t *testing.T) {
 	t.Parallel()
 	b := newBlocker(t, granted)
 	f := newFakeRedis(t, map[string]server.Cmd{"EVALSHA": b.handle, "UNLINK": b.handle, "PING": b.handle})
-	client, limiter := f.limiter(t) // 10 ms by default
+	client, limiter := f.limiter(t, ration.OnFailure(ration.FailClosed())) // 10 ms by default
 	begin := time.Now()
 	for _, call := range []func() error{
 		func() error { return failure(limiter.Allow(t.Context(), "key")) },

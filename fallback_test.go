@@ -400,3 +400,88 @@ func TestPeekInAnOutage(t *testing.T) {
 		})
 	}
 }
+
+// A Redis that is far away is found out to be back, too.
+func TestFarRedisComesBack(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		o := newOutage(t, ration.FixedWindow{Limit: 100_000, Window: time.Hour}, 1, ration.WithTimeout(500*time.Millisecond))
+		o.Delay(150 * time.Millisecond)
+		o.allow(t, 0, "key")
+		o.Refuse()
+		for range 10 {
+			o.allow(t, 0, "key")
+		}
+		o.Return()
+		begin := time.Now()
+		for o.allow(t, 0, "key").Source != ration.SourceRedis {
+			require.Less(t, time.Since(begin), 3*time.Second)
+			time.Sleep(10 * time.Millisecond)
+		}
+		require.Zero(t, ration.Owing(o.clients[0]))
+	})
+}
+
+// A debt is not lost to a Redis that first refuses and then hangs.
+func TestDebtsOutliveAFaultThatBecomesAHang(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		o := newOutage(t, ration.FixedWindow{Limit: 100, Window: time.Hour}, 1)
+		o.allow(t, 0, "key")
+		o.Fault()
+		for range 20 {
+			o.allow(t, 0, "key")
+		}
+		o.Hang()
+		for range 20 {
+			o.allow(t, 0, "key")
+			time.Sleep(100 * time.Millisecond)
+		}
+		o.Return()
+		time.Sleep(3 * time.Second)
+		require.Zero(t, ration.Owing(o.clients[0]))
+		d := o.allow(t, 0, "key")
+		require.Equal(t, ration.SourceRedis, d.Source)
+		require.EqualValues(t, 100-42, d.Remaining)
+	})
+}
+
+// A bucket whose plan changes all the time goes on earning.
+func TestBucketsThatAlternateEarnInAnOutage(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		plans := []ration.Plan{
+			ration.TokenBucket{Rate: ration.PerSecond(1), Burst: 5}, ration.TokenBucket{Rate: ration.PerSecond(1), Burst: 6},
+		}
+		o := newOutage(t, plans[0], 1)
+		o.Refuse()
+		admitted := 0
+		for i := range 6000 {
+			d, err := o.limiters[0].Take(t.Context(), ration.Request{Key: "key", Cost: 1, Plan: plans[i%2]})
+			require.NoError(t, err)
+			if d.Allowed {
+				admitted++
+			}
+			time.Sleep(100 * time.Millisecond)
+		}
+		require.InDelta(t, 605, admitted, 5)
+	})
+}
+
+// After Close all is ErrClosed, whatever the breaker says.
+func TestClosedInAnOutage(t *testing.T) {
+	t.Parallel()
+	for _, policy := range []ration.FailurePolicy{ration.FailLocal(), ration.FailOpen(), ration.FailClosed()} {
+		synctest.Test(t, func(t *testing.T) {
+			o := newOutage(t, ration.FixedWindow{Limit: 100, Window: time.Hour}, 1, ration.OnFailure(policy))
+			o.Refuse()
+			for range 10 {
+				o.allow(t, 0, "key")
+			}
+			o.clients[0].Close()
+			_, err := o.limiters[0].Allow(t.Context(), "key")
+			require.ErrorIs(t, err, ration.ErrClosed)
+			require.ErrorIs(t, o.limiters[0].Reset(t.Context(), "key"), ration.ErrClosed)
+		})
+	}
+}

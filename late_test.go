@@ -88,3 +88,23 @@ func TestLateGrantSettlesWhatWasGrantedMeanwhile(t *testing.T) {
 		})
 	}
 }
+
+// Of a late grant that is greater than what its caller was admitted with, the rest is given back.
+func TestRestOfALateGrant(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		o := newOutage(t, ration.FixedWindow{Limit: 10, Window: time.Hour}, 1, ration.WithFleetSize(2))
+		o.Delay(300 * time.Millisecond)
+		d, err := o.limiters[0].AllowUpTo(t.Context(), "key", 10)
+		require.NoError(t, err)
+		require.Equal(t, ration.SourceLocal, d.Source)
+		require.EqualValues(t, 5, d.Granted)
+		time.Sleep(400 * time.Millisecond)
+		o.Delay(0)
+		time.Sleep(2 * time.Second)
+		require.Zero(t, ration.Owing(o.clients[0]))
+		d, err = o.limiters[0].Peek(t.Context(), "key")
+		require.NoError(t, err)
+		require.EqualValues(t, 5, d.Remaining)
+	})
+}

@@ -110,7 +110,7 @@ type asked struct {
 
 // check finds the mistakes in a request, before the network.
 func (l *Limiter) check(r Request) (asked, error) {
-	if l == nil || l.executor == nil {
+	if l == nil || l.executor == nil || l.executor.isClosed() {
 		return asked{}, ErrClosed
 	}
 	if l.config.keyFor != nil {
@@ -173,8 +173,11 @@ func (l *Limiter) decide(ctx context.Context, a asked) (Decision, error) {
 
 // take decides by the take script of a plan.
 func (l *Limiter) take(ctx context.Context, a asked) (Decision, error) {
+	timeout := l.config.timeout
 	if l.isLocal {
-		switch cause := l.local.settleFirst(ctx, l, a.keys); {
+		left, cause := l.local.settleFirst(ctx, l, a.keys)
+		timeout = left
+		switch {
 		case isFailure(cause):
 			return l.fallBack(ctx, a, cause, nil), nil
 		case cause != nil:
@@ -188,7 +191,7 @@ func (l *Limiter) take(ctx context.Context, a asked) (Decision, error) {
 	if a.upTo {
 		args = a.plan.argsUpTo
 	}
-	answer, late, err := l.executor.call(ctx, l.config.timeout, script, a.keys, lead, args)
+	answer, late, err := l.executor.call(ctx, timeout, script, a.keys, lead, args)
 	var d Decision
 	if err == nil {
 		d, err = a.plan.afterTake(answer, a.cost, a.count)
@@ -215,7 +218,7 @@ func (l *Limiter) take(ctx context.Context, a asked) (Decision, error) {
 
 // fallBack decides by the failure policy what Redis did not, and does right by the answer when it comes.
 func (l *Limiter) fallBack(ctx context.Context, a asked, cause error, late *lateAnswer) Decision {
-	d := l.config.policy.answer(failed{ctx, l, a, l.named(cause)})
+	d := l.config.policy.answer(failed{orBackground(ctx), l, a, l.named(cause)})
 	d.receipt = receipt{limiter: l, keys: a.keys, units: d.Granted}
 	late.whenEnded(l.executor, func(answer []int64, err error) { l.settle(a, d, answer, err) })
 	return d
@@ -228,12 +231,15 @@ func (l *Limiter) settle(a asked, decided Decision, answer []int64, err error) {
 		return
 	}
 	granted, err := a.plan.afterTake(answer, a.cost, a.count)
-	switch {
-	case err != nil || granted.Granted == 0:
-	case decided.Allowed && decided.Source != SourceLocal:
-	case decided.Granted > 0 && l.local.forgive(a.keys, decided.Granted):
-	default:
-		l.executor.undo(a.plan.refund, a.keys, a.plan.takenBy(answer, granted.Granted), a.plan.argsRefund)
+	if err != nil {
+		return
+	}
+	back := granted.Granted
+	if decided.Granted > 0 && (decided.Source != SourceLocal || l.local.forgive(a.keys, decided.Granted)) {
+		back -= decided.Granted
+	}
+	if back > 0 {
+		l.executor.undo(a.plan.refund, a.keys, a.plan.takenBy(answer, back), a.plan.argsRefund)
 	}
 }
 

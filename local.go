@@ -265,7 +265,13 @@ func (e *localEntry) renew(whole *preparedPlan, n, now int64) {
 	if s.perWindow {
 		free, e.beyond = max(units-used, 0), max(used-units, 0)
 	}
+	before := e.twin
 	e.twin = s.twinFrom(e.plan, free, last, now)
+	// The part of a token goes along, else a bucket whose plan changes all the time would earn nothing.
+	old, _ := before.(*tokenBucketTwin)
+	if bucket, ok := e.twin.(*tokenBucketTwin); ok && old != nil && bucket.stored {
+		bucket.part = mulDiv(last[2], bucket.rate.den, old.rate.den)
+	}
 }
 
 // isOver says that nothing that was counted matters any more.
