@@ -64,7 +64,11 @@ func TestLateGrantOfACallerThatLeft(t *testing.T) {
 // A late grant to a caller that was admitted all the same is that caller's.
 func TestLateGrantSettlesWhatWasGrantedMeanwhile(t *testing.T) {
 	t.Parallel()
-	for _, policy := range []ration.FailurePolicy{ration.FailLocal(), ration.FailOpen()} {
+	for _, local := range []bool{true, false} {
+		policy := ration.FailOpen()
+		if local {
+			policy = ration.FailLocal()
+		}
 		synctest.Test(t, func(t *testing.T) {
 			o := newOutage(t, ration.FixedWindow{Limit: 1000, Window: time.Hour}, 1, neverOpen, ration.OnFailure(policy))
 			o.Delay(50 * time.Millisecond)
@@ -84,7 +88,9 @@ func TestLateGrantSettlesWhatWasGrantedMeanwhile(t *testing.T) {
 			d, err := o.limiters[0].Peek(t.Context(), "key")
 			require.NoError(t, err)
 			require.EqualValues(t, 900, d.Remaining, "each is charged once")
-			require.Zero(t, o.Runs("refund"))
+			if !local { // else a debt may have been paid before the late grant came, which then goes back
+				require.Zero(t, o.Runs("refund"))
+			}
 		})
 	}
 }
