@@ -19,6 +19,7 @@ type Client struct {
 	limiter  limiterConfig
 	executor *executor
 	local    *local
+	fleet    *fleet
 
 	mu       sync.Mutex
 	limiters map[string]string // the plan, as ParsePlan reads it, by name
@@ -50,11 +51,13 @@ func New(rdb redis.UniversalClient, options ...ClientOption) (*Client, error) {
 			return nil, err
 		}
 	}
+	executor := newExecutor(rdb, config.maxInFlight, config.breaker)
 	return &Client{
 		prefix:   config.prefix,
 		limiter:  config.limiter,
-		executor: newExecutor(rdb, config.maxInFlight, config.breaker),
+		executor: executor,
 		local:    newLocal(config.localKeys),
+		fleet:    newFleet(executor),
 		limiters: make(map[string]string),
 	}, nil
 }
@@ -105,11 +108,13 @@ func (c *Client) isClosed() bool { return c == nil || c.executor == nil || c.exe
 // bind makes a limiter of what has been checked.
 func (c *Client) bind(name string, plan *preparedPlan, config limiterConfig) *Limiter {
 	_, isLocal := config.policy.(failLocal)
+	keys := newKeySpace(c.prefix, name)
 	return &Limiter{
 		name:     name,
 		plan:     plan,
 		config:   config,
-		keys:     newKeySpace(c.prefix, name),
+		keys:     keys,
+		presence: c.fleet.of(name, keys),
 		executor: c.executor,
 		local:    c.local,
 		isLocal:  isLocal,
@@ -149,6 +154,7 @@ func (c *Client) Close() {
 	if c == nil || c.executor == nil {
 		return
 	}
+	c.fleet.leave()
 	c.executor.close(closeGrace)
 }
 

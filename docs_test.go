@@ -39,6 +39,23 @@ func TestBehavioursAreTested(t *testing.T) {
 	}
 }
 
+// B53: time in this process is the monotonic clock's, which nobody sets. The wall clock is read once, for where windows begin.
+func TestClockInThisProcessOfB53(t *testing.T) {
+	t.Parallel()
+	paths, err := filepath.Glob("*.go")
+	require.NoError(t, err)
+	wall := regexp.MustCompile(`.*\.(Unix\w*|Truncate|Round|UTC|Local)\(.*`)
+	var read []string
+	for _, path := range paths {
+		if !strings.HasSuffix(path, "_test.go") {
+			source, err := os.ReadFile(path)
+			require.NoError(t, err)
+			read = append(read, wall.FindAllString(string(source), -1)...)
+		}
+	}
+	require.Equal(t, []string{"var startMicros = start.UnixMicro()"}, read)
+}
+
 // The README lists the commands that a user needs: those of the scripts, and ours.
 func TestReadmeListsCommands(t *testing.T) {
 	t.Parallel()

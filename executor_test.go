@@ -60,6 +60,9 @@ func (f *fakeRedis) received(command string) int {
 // withoutBreaker is for tests of what calls do that are let through, however many before got no answer.
 var withoutBreaker = ration.WithBreaker(ration.Breaker{Failures: math.MaxInt, Share: 1})
 
+// withoutBeats is for tests that count what is sent or stored: whoever does not decide locally need not know the fleet.
+var withoutBeats = ration.OnFailure(ration.FailClosed())
+
 // failure is why Redis did not decide: an error, or the cause of what the failure policy decided.
 func failure(d ration.Decision, err error) error {
 	if err == nil {
@@ -71,7 +74,7 @@ func failure(d ration.Decision, err error) error {
 // limiter is one with a window on the fake server.
 func (f *fakeRedis) limiter(t *testing.T, options ...ration.ClientOption) (*ration.Client, *ration.Limiter) {
 	t.Helper()
-	client, err := ration.New(f.Client, append([]ration.ClientOption{withoutBreaker}, options...)...)
+	client, err := ration.New(f.Client, append([]ration.ClientOption{withoutBreaker, withoutBeats}, options...)...)
 	require.NoError(t, err)
 	t.Cleanup(client.Close)
 	limiter, err := client.Limiter("search", ration.FixedWindow{Limit: 5, Window: time.Minute})
@@ -251,7 +254,7 @@ func TestContextEnds(t *testing.T) {
 func TestContextEndedBefore(t *testing.T) {
 	t.Parallel()
 	rdb, sent := countingRedis(t)
-	client, err := ration.New(rdb)
+	client, err := ration.New(rdb, withoutBeats)
 	require.NoError(t, err)
 	t.Cleanup(client.Close)
 	limiter, err := client.Limiter("search", ration.FixedWindow{Limit: 5, Window: time.Minute})

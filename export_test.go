@@ -117,7 +117,7 @@ type Script struct {
 func Scripts() []Script {
 	var all []Script
 	for _, s := range []script{
-		fixedWindowPeek, fixedWindowRefund, fixedWindowTake, gcraOne, gcraPeek, gcraRefund, gcraTake,
+		fixedWindowPeek, fixedWindowRefund, fixedWindowTake, fleetBeat, gcraOne, gcraPeek, gcraRefund, gcraTake,
 		multiPlanPeek, multiPlanRefund, multiPlanTake,
 		slidingLogPeek, slidingLogRefund, slidingLogTake, slidingWindowPeek, slidingWindowRefund, slidingWindowTake,
 		tokenBucketPeek, tokenBucketRefund, tokenBucketTake,

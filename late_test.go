@@ -114,3 +114,29 @@ func TestRestOfALateGrant(t *testing.T) {
 		require.EqualValues(t, 5, d.Remaining)
 	})
 }
+
+// A late denial of what was granted meanwhile leaves that owed, and a late grant of a part of it the rest.
+func TestLateDenialSettlesNothing(t *testing.T) {
+	t.Parallel()
+	for left, owed := range map[int64]int64{0: 5, 3: 2, 10: 0} {
+		synctest.Test(t, func(t *testing.T) {
+			o := newOutage(t, ration.FixedWindow{Limit: 10, Window: time.Hour}, 1)
+			rdb := o.NewRedis()
+			t.Cleanup(func() { _ = rdb.Close() })
+			other, err := ration.New(rdb)
+			require.NoError(t, err)
+			t.Cleanup(other.Close)
+			theirs, err := other.Limiter("search", ration.FixedWindow{Limit: 10, Window: time.Hour})
+			require.NoError(t, err)
+			_, err = theirs.AllowN(t.Context(), "key", 10-left)
+			require.NoError(t, err)
+			o.Delay(time.Second)
+			d, err := o.limiters[0].AllowUpTo(t.Context(), "key", 5)
+			require.NoError(t, err)
+			require.Equal(t, ration.SourceLocal, d.Source)
+			require.EqualValues(t, 5, d.Granted)
+			time.Sleep(time.Second)
+			require.Equal(t, owed, ration.OwedUnits(o.clients[0]), "with %d units left", left)
+		})
+	}
+}

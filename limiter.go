@@ -21,7 +21,8 @@ type Limiter struct {
 	recent   recentKeys
 	executor *executor
 	local    *local
-	isLocal  bool      // FailLocal is its policy
+	isLocal  bool // FailLocal is its policy
+	presence *presence
 	plans    planCache // of WithPlanFor and Request.Plan
 }
 
@@ -175,6 +176,7 @@ func (l *Limiter) decide(ctx context.Context, a asked) (Decision, error) {
 func (l *Limiter) take(ctx context.Context, a asked) (Decision, error) {
 	timeout := l.config.timeout
 	if l.isLocal {
+		l.presence.use()
 		left, cause := l.local.settleFirst(ctx, l, a.keys)
 		timeout = left
 		switch {
@@ -234,9 +236,9 @@ func (l *Limiter) settle(a asked, decided Decision, answer []int64, err error) {
 	if err != nil {
 		return
 	}
-	back := granted.Granted
-	if decided.Granted > 0 && (decided.Source != SourceLocal || l.local.forgive(a.keys, decided.Granted)) {
-		back -= decided.Granted
+	back, his := granted.Granted, min(granted.Granted, decided.Granted)
+	if his > 0 && (decided.Source != SourceLocal || l.local.forgive(a.keys, his)) {
+		back -= his
 	}
 	if back > 0 {
 		l.executor.undo(a.plan.refund, a.keys, a.plan.takenBy(answer, back), a.plan.argsRefund)

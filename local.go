@@ -38,8 +38,8 @@ func WithLocalKeys(n int) ClientOption {
 
 const defaultLocalKeys = 10_000
 
-// WithFleetSize sets how many processes share a limiter's quota, 1 to 1,000,000, for what FailLocal grants. Unless set, it is 1: each
-// process then grants the whole quota by itself while Redis does not answer.
+// WithFleetSize sets how many processes share a limiter's quota, 1 to 1,000,000, for what FailLocal grants before Redis has said how
+// many there are: in an outage that was there before the process. Unless set, it is 1: such a process grants the whole quota by itself.
 func WithFleetSize(n int) Option {
 	return option(func(c *limiterConfig) error {
 		if n < 1 || n > 1_000_000 {
@@ -67,7 +67,7 @@ type local struct {
 // localEntry is a key that is counted here.
 type localEntry struct {
 	whole *preparedPlan // whose share is counted
-	n     int64         // of how many processes
+	of    *shares       // of how many processes
 	plan  *preparedPlan // the share; nil: too small to be counted
 	twin  twin
 	debt  int64 // units granted here, which Redis does not know of
@@ -90,8 +90,13 @@ func newLocal(most int) *local {
 // startMicros is the time at start by the wall clock; from there local time goes by the monotonic one.
 var startMicros = start.UnixMicro()
 
-// fleetSize is how many processes share the quota, as far as known.
-func (l *Limiter) fleetSize() int64 { return max(l.config.fleetSize, 1) }
+// fleetSize is how many processes share the quota, as last known; before anything is known, as was said.
+func (l *Limiter) fleetSize() int64 {
+	if n := l.presence.size.Load(); n > 0 {
+		return n
+	}
+	return max(l.config.fleetSize, 1)
+}
 
 // localMicros is the time in this process, in microseconds since 1970, which no clock set back or forth changes.
 func localMicros() int64 { return startMicros + int64(time.Since(start)/time.Microsecond) }
@@ -171,7 +176,7 @@ func (l *local) entry(limiter *Limiter, one part, key string, now int64) *localE
 	together := limiter.keys.head + "/" + one.name + ":" + one.text
 	e := l.others[together]
 	if e == nil && len(l.others) >= mostOthers {
-		return &localEntry{whole: one.preparedPlan, n: n}
+		return &localEntry{whole: one.preparedPlan}
 	}
 	if e == nil {
 		e = newLocalEntry(nil, one.preparedPlan, n, nil, now)
@@ -239,25 +244,41 @@ func (l *local) forget(keys []any) {
 }
 
 func newLocalEntry(limiter *Limiter, whole *preparedPlan, n int64, known *known, now int64) *localEntry {
-	e := &localEntry{limiter: limiter, whole: whole, n: n}
-	e.plan, e.twin = whole.shares.of(whole, n).twin(known, now)
+	e := &localEntry{limiter: limiter, whole: whole, of: whole.shares.of(whole, n)}
+	e.plan, e.twin = e.of.twin(known, now)
 	return e
 }
 
-// renew goes on under another plan where it was changed: in a window with what was granted, in a bucket with what is left. And it draws
-// the share of a window anew when that is over.
+// isRenewed says whether the share is another one now: of another plan, or of a fleet that became larger, at once; of a fleet that
+// became smaller in a bucket, which has no more by that at first, and in a window when it is over, for those who have gone may have
+// used their share of it. And in a window that is over the share is drawn anew.
+func (e *localEntry) isRenewed(whole *preparedPlan, n, now int64) bool {
+	s := e.of
+	switch {
+	case e.whole != whole || n > s.n || n < s.n && !s.perWindow:
+		return true
+	case n < s.n || s.perWindow && s.remainder > 0:
+		return e.isOver(now)
+	default:
+		return false
+	}
+}
+
+// renew goes on under another share where it is another one: in a window with what was granted, in a bucket with what is left.
 func (e *localEntry) renew(whole *preparedPlan, n, now int64) {
-	over, s := e.isOver(now), e.whole.shares.of(e.whole, e.n)
-	if e.whole == whole && !(over && s.perWindow && s.remainder > 0) {
+	if !e.isRenewed(whole, n, now) {
 		return
 	}
 	room, used, last := int64(math.MaxInt64), int64(0), reply{}
-	if !over {
+	switch {
+	case e.twin == nil:
+		room = 0
+	case !e.isOver(now):
 		room, last = e.room(now), e.twin.peekAt(now)
 		used = e.plan.limit - room + e.beyond
 	}
-	e.whole, e.n = whole, n
-	s = whole.shares.of(whole, n)
+	s := whole.shares.of(whole, n)
+	e.whole, e.of = whole, s
 	var units int64
 	e.plan, units = s.draw()
 	e.beyond = 0

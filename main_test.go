@@ -1,6 +1,8 @@
 package ration_test
 
 import (
+	"log"
+	"runtime"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -8,5 +10,8 @@ import (
 
 // A goroutine left behind fails the tests.
 func TestMain(m *testing.M) {
+	if n := runtime.NumGoroutine(); n > 1 {
+		log.Fatalf("%d goroutines before any test: to import a package starts none", n)
+	}
 	goleak.VerifyTestMain(m)
 }

@@ -29,7 +29,7 @@ func checkout() ration.MultiPlan {
 
 func newMulti(t *testing.T, plan ration.MultiPlan, options ...ration.LimiterOption) (*rationtest.Server, *ration.Limiter) {
 	t.Helper()
-	server := rationtest.New(t)
+	server := rationtest.New(t, withoutBeats)
 	limiter, err := server.Client.Limiter("checkout", plan, options...)
 	require.NoError(t, err)
 	return server, limiter

@@ -19,6 +19,11 @@ var fixedWindowTakeSource string
 
 var fixedWindowTake = script{name: "fixedwindow_take", source: &fixedWindowTakeSource, digest: "5e38b89e893f1ab08f7c865ad22211d54b5e48cc", fields: 4}
 
+//go:embed scripts/fleet_beat.lua
+var fleetBeatSource string
+
+var fleetBeat = script{name: "fleet_beat", source: &fleetBeatSource, digest: "3f47da36725831d1670ff775677d9b669bcccb0d", fields: 2}
+
 //go:embed scripts/gcra_one.lua
 var gcraOneSource string
 

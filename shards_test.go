@@ -48,7 +48,7 @@ func TestShardKeysAreTheirOwn(t *testing.T) {
 
 func newSharded(t *testing.T, plan ration.Plan, n int, options ...ration.LimiterOption) (*rationtest.Server, *ration.Limiter) {
 	t.Helper()
-	server := rationtest.New(t)
+	server := rationtest.New(t, withoutBeats)
 	limiter, err := server.Client.Limiter("hot", plan, append(options, ration.WithShards(n))...)
 	require.NoError(t, err)
 	return server, limiter

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"sync"
 	"time"
@@ -17,9 +18,11 @@ type VirtualRedis struct {
 
 	mu    sync.Mutex
 	keys  map[string]twin
+	there map[string]time.Time // until when a process is there
 	state string
 	delay time.Duration
-	runs  map[string]int // of scripts, by verb
+	gone  map[string]bool // processes that crashed
+	runs  map[string]int  // of scripts, by verb
 }
 
 // NewVirtualRedis makes one for limiters of a plan.
@@ -28,7 +31,7 @@ func NewVirtualRedis(plan Plan) *VirtualRedis {
 	if err != nil {
 		panic(err)
 	}
-	return &VirtualRedis{plan: prepared, keys: make(map[string]twin), runs: make(map[string]int)}
+	return &VirtualRedis{plan: prepared, keys: make(map[string]twin), there: make(map[string]time.Time), gone: make(map[string]bool), runs: make(map[string]int)}
 }
 
 // Hang has it take commands and never answer, until Return.
@@ -56,11 +59,18 @@ func (v *VirtualRedis) set(state string) {
 	v.state = state
 }
 
-// Runs is how many scripts of a verb ran: take, peek or refund.
+// Runs is how many scripts of a verb ran: take, peek, refund or beat.
 func (v *VirtualRedis) Runs(verb string) int {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.runs[verb]
+}
+
+// Crash has nothing heard any more of a client in the fleet.
+func (v *VirtualRedis) Crash(c *Client) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.gone[c.fleet.process] = true
 }
 
 // NewRedis makes a redis client on it.
@@ -106,10 +116,24 @@ func (v *VirtualRedis) run(cmd redis.Cmder) error {
 	if args[0] == "exists" {
 		return nil
 	}
+	if args[0] == "zrem" {
+		delete(v.there, args[2].(string))
+		return nil
+	}
 	if args[0] == "unlink" {
 		for _, key := range args[1:] {
 			delete(v.keys, key.(string))
 		}
+		return nil
+	}
+	if args[1] == fleetBeat.digest {
+		if v.gone[args[4].(string)] {
+			return &net.OpError{Op: "read", Err: errors.New("crashed")}
+		}
+		v.runs["beat"]++
+		v.there[args[4].(string)] = time.Now().Add(3 * time.Second)
+		maps.DeleteFunc(v.there, func(_ string, until time.Time) bool { return !until.After(time.Now()) })
+		cmd.(interface{ SetVal(val []int64) }).SetVal([]int64{int64(len(v.there)), 3_000_000})
 		return nil
 	}
 	key := args[3].(string)
@@ -166,11 +190,27 @@ func (v *VirtualRedis) refund(counts twin, now int64, args []any) int64 {
 
 func (p *preparedPlan) unitOf() int64 { return max(p.unit, 1) }
 
+// FleetSize is how many processes a limiter takes its fleet to have.
+func FleetSize(l *Limiter) int { return int(l.fleetSize()) }
+
+// SetFleetSize has a limiter take its fleet for one of n processes.
+func SetFleetSize(l *Limiter, n int) { l.presence.size.Store(int64(n)) }
+
 // LocalKeys is how many keys a client counts by itself.
 func LocalKeys(c *Client) int { return int(c.local.counted.Load()) }
 
 // Owing is how many of those owe Redis something.
 func Owing(c *Client) int { return int(c.local.owing.Load()) }
+
+// OwedUnits is what they owe.
+func OwedUnits(c *Client) (units int64) {
+	c.local.mu.Lock()
+	defer c.local.mu.Unlock()
+	for _, e := range c.local.entries {
+		units += e.debt
+	}
+	return units
+}
 
 // LocalGrants is how many grants the logs that a client counts by itself tell apart.
 func LocalGrants(c *Client) (n int) {

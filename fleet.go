@@ -1,0 +1,223 @@
+package ration
+
+import (
+	"context"
+	"crypto/rand"
+	"maps"
+	mathrand "math/rand/v2"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// fleet tells how many processes share each limiter of a Client, for what each of them grants without Redis. While a limiter with
+// FailLocal is in use, each process notes in Redis that it is there, three times as often as it would have to, and learns by that
+// how many are.
+//
+// One goroutine does so for all limiters of a Client. It starts with the first use of one, and ends when none is in use any more.
+type fleet struct {
+	executor *executor
+	process  string // the name of this Client among those of the fleet
+
+	mu        sync.Mutex
+	beating   map[*presence]bool // the limiters in use
+	isBeating bool               // the goroutine runs
+	hasLeft   bool               // for good
+	woken     chan struct{}      // to look again
+	ended     sync.WaitGroup     // the goroutine
+}
+
+// presence is that of this process among those that share a limiter.
+type presence struct {
+	fleet *fleet
+	key   string // where Redis keeps who is there
+
+	used atomic.Bool  // since the goroutine last looked
+	size atomic.Int64 // how many processes there are, as last known; 0: not yet
+
+	// Times are those of nanos. With the fleet's lock.
+	usedAt    int64
+	beatAt    int64 // when the next beat is due
+	heard     int64 // how many processes the last beat was told of
+	settledAt int64 // when those whom Redis did not answer have all beaten again; 0: it always did
+}
+
+const (
+	// beatsInSpan is how often a process beats in the time for which one beat counts; that is three seconds at least.
+	beatsInSpan  = 3
+	shortestBeat = time.Second
+	// beatTimeout is how long a beat may take. Nobody waits for it.
+	beatTimeout = 100 * time.Millisecond
+	// beatsAtOnce bounds the beats of a Client on their way.
+	beatsAtOnce = 16
+	// beatAgain is when a beat that failed is tried again, and beatRefused one that was not sent, if the breaker does not say later.
+	beatAgain   = 250 * time.Millisecond
+	beatRefused = 50 * time.Millisecond
+	// idleSpan is how long a limiter is not used before its process is counted no more.
+	idleSpan = time.Minute
+)
+
+func newFleet(e *executor) *fleet {
+	return &fleet{
+		executor: e,
+		process:  rand.Text(),
+		beating:  make(map[*presence]bool),
+		woken:    make(chan struct{}, 1),
+	}
+}
+
+// of is the presence of this process among those that share a limiter.
+func (f *fleet) of(limiter string, keys keySpace) *presence {
+	return &presence{fleet: f, key: keys.head + ":" + kindFleet + "w:{" + limiter + "}"}
+}
+
+// kindFleet names the set of processes, and the version of its layout.
+const kindFleet = "fl1"
+
+// use says that the limiter is in use.
+func (p *presence) use() {
+	if !p.used.Load() && p.used.CompareAndSwap(false, true) {
+		p.fleet.join(p)
+	}
+}
+
+// join has this process beat for a limiter, if it does not.
+func (f *fleet) join(p *presence) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.hasLeft || f.beating[p] {
+		return
+	}
+	f.beating[p] = true
+	p.beatAt = nanos()
+	if !f.isBeating {
+		f.ended.Add(1)
+		if f.isBeating = f.executor.inBackground(f.keepBeating); !f.isBeating {
+			f.ended.Done()
+		}
+	}
+	f.wake()
+}
+
+func (f *fleet) wake() {
+	select {
+	case f.woken <- struct{}{}:
+	default:
+	}
+}
+
+// leave has this process counted no more. It waits until Redis knows, or does not answer.
+func (f *fleet) leave() {
+	f.mu.Lock()
+	f.hasLeft = true
+	f.mu.Unlock()
+	f.wake()
+	f.ended.Wait()
+}
+
+// keepBeating beats for the limiters in use, and leaves the others.
+func (f *fleet) keepBeating() {
+	defer f.ended.Done()
+	for {
+		next := f.look()
+		switch {
+		case len(next.idle) > 0:
+			inChunks(next.idle, (*presence).leave)
+		case len(next.due) > 0:
+			inChunks(next.due, (*presence).beat)
+		case next.isOver:
+			return
+		default:
+			select {
+			case <-time.After(next.wait):
+			case <-f.woken:
+			}
+		}
+	}
+}
+
+// agenda is what there is to be done.
+type agenda struct {
+	idle   []*presence   // are not in use any more, and no longer among those that are
+	due    []*presence   // are to beat
+	wait   time.Duration // until the next is
+	isOver bool          // none is in use
+}
+
+// look finds what there is to be done.
+func (f *fleet) look() agenda {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var next agenda
+	if f.hasLeft {
+		next.idle = slices.Collect(maps.Keys(f.beating))
+		clear(f.beating)
+	}
+	now := nanos()
+	next.wait = idleSpan
+	for p := range f.beating {
+		if p.used.Swap(false) {
+			p.usedAt = now
+		}
+		switch {
+		case now-p.usedAt > int64(idleSpan):
+			next.idle = append(next.idle, p)
+			delete(f.beating, p)
+		case p.beatAt <= now:
+			next.due = append(next.due, p)
+		default:
+			next.wait = min(next.wait, time.Duration(p.beatAt-now))
+		}
+	}
+	if len(f.beating) == 0 && len(next.idle) == 0 {
+		next.isOver, f.isBeating = true, false
+	}
+	return next
+}
+
+// inChunks does something for some presences at once, then for the next. Once it fails, the rest are left as they are.
+func inChunks(all []*presence, do func(*presence) error) {
+	for some := range slices.Chunk(all, beatsAtOnce) {
+		if atOnce(len(some), func(i int) error { return do(some[i]) }) != nil {
+			return
+		}
+	}
+}
+
+// beat notes in Redis that this process is there. Those that are, are as many as the last two beats say at most: the other processes
+// may have to put their beats right too. While Redis did not answer nobody could beat, and until all have again there are as many
+// as before.
+func (p *presence) beat() error {
+	f := p.fleet
+	answer, _, err := f.executor.call(context.Background(), beatTimeout, &fleetBeat, []any{p.key}, []any{f.process}, nil)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	now := nanos()
+	if err != nil {
+		breaker := f.executor.lanes.of(p.key).breaker
+		p.settledAt = now + int64(f.executor.lanes.probe*5/4+shortestBeat)
+		pause := beatAgain
+		if breaker.isOpen() {
+			pause = max(breaker.wait(), beatRefused)
+		}
+		p.beatAt = now + int64(pause)
+		return err
+	}
+	size := max(answer[0], p.heard, 1)
+	if p.settledAt != 0 && now < p.settledAt {
+		size = max(size, p.size.Load())
+	}
+	p.heard = answer[0]
+	p.size.Store(size)
+	beat := time.Duration(answer[1]) * time.Microsecond / beatsInSpan
+	p.beatAt = now + int64(max(beat-mathrand.N(beat/10+1), beatRefused))
+	return nil
+}
+
+// leave has this process counted no more by a limiter.
+func (p *presence) leave() error {
+	f := p.fleet
+	_, _, err := f.executor.do(context.Background(), beatTimeout, p.key, nil, newPlainCommand("zrem", p.key, f.process))
+	return err
+}
