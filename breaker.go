@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -70,17 +71,28 @@ type breaker struct {
 	circuit *gobreaker.CircuitBreaker[[]int64]
 	// probeAt is when the next probe may go, in nanoseconds since start; 0: not open. It is looked at before the circuit, which
 	// takes a lock, and adds what is random to the circuit's own time.
-	probeAt atomic.Int64
+	probeAt  atomic.Int64
+	settling time.Duration // how long it takes until all processes of a fleet have noticed that the node is back
 	// settledAt is when, after the breaker closed, all processes of the fleet have closed theirs, and have charged Redis with what they
 	// granted without it; in nanoseconds since start.
 	settledAt atomic.Int64
-	refusal   atomic.Pointer[error] // of calls that are not let through
-	failing   atomic.Bool           // the last call got no answer
-	failure   error                 // the last; with the circuit's lock
+	// failedAt is when it is last known that no request was decided here: when the last call that failed was sent, at the latest; in
+	// nanoseconds since start, 0: never.
+	failedAt atomic.Int64
+	refusal  atomic.Pointer[error] // of calls that are not let through
+	failing  atomic.Bool           // the last call got no answer
+	failure  error                 // the last; with the circuit's lock
+	openedAt int64                 // nanos; with the circuit's lock
+
+	report  func(ObservedBreaker)
+	telling sync.Mutex   // held by who reports
+	untold  atomic.Int64 // changes
+	mu      sync.Mutex
+	changes []ObservedBreaker // not yet reported, in their order
 }
 
-func newBreaker(node string, b Breaker) *breaker {
-	k := &breaker{}
+func newBreaker(node string, b Breaker, report func(ObservedBreaker)) *breaker {
+	k := &breaker{report: report, settling: b.Probe + b.Probe/4}
 	k.circuit = gobreaker.NewCircuitBreaker[[]int64](gobreaker.Settings{
 		Name:         node,
 		MaxRequests:  1,
@@ -100,14 +112,19 @@ func newBreaker(node string, b Breaker) *breaker {
 			return !failed
 		},
 		IsExcluded: isCallersEnd,
-		OnStateChange: func(node string, _, to gobreaker.State) {
+		OnStateChange: func(node string, from, to gobreaker.State) {
 			switch to {
 			case gobreaker.StateOpen:
 				k.refuse(node)
+				if from == gobreaker.StateClosed {
+					k.openedAt = nanos()
+					k.note(ObservedBreaker{Node: node, Open: true, Cause: k.failure})
+				}
 				k.probeAt.Store(nanos() + int64(b.Probe) + rand.Int64N(int64(b.Probe)/4))
 			case gobreaker.StateClosed:
-				k.settledAt.Store(nanos() + int64(b.Probe) + int64(b.Probe)/4)
+				k.settledAt.Store(nanos() + int64(k.settling))
 				k.probeAt.Store(0)
+				k.note(ObservedBreaker{Node: node, After: time.Duration(nanos() - k.openedAt)})
 			case gobreaker.StateHalfOpen: // the probe is on its way
 			}
 		},
@@ -127,6 +144,19 @@ func (k *breaker) wait() time.Duration {
 	return max(time.Duration(at-nanos()), 0)
 }
 
+// backSince is for how long the node may have been back, as long as the fleet settles and once more as long; then, and if it never
+// failed, it is 0.
+func (k *breaker) backSince() time.Duration {
+	at := k.failedAt.Load()
+	if at == 0 {
+		return 0
+	}
+	if since := time.Duration(nanos() - at); since < 2*k.settling {
+		return since
+	}
+	return 0
+}
+
 // isSettling says that the breaker has closed, and other processes may not have charged Redis yet.
 func (k *breaker) isSettling() bool {
 	at := k.settledAt.Load()
@@ -136,16 +166,43 @@ func (k *breaker) isSettling() bool {
 // nanos is the time since start, by the monotonic clock.
 func nanos() int64 { return int64(time.Since(start)) }
 
-// run does a call, or refuses it.
-func (k *breaker) run(call func() ([]int64, error)) ([]int64, error) {
+// run does a call with a timeout, or refuses it.
+func (k *breaker) run(call func() ([]int64, error), timeout time.Duration) ([]int64, error) {
 	if at := k.probeAt.Load(); at != 0 && nanos() < at {
 		return nil, *k.refusal.Load()
 	}
 	answer, err := k.circuit.Execute(call)
+	k.tell()
 	if err == gobreaker.ErrOpenState || err == gobreaker.ErrTooManyRequests { //nolint:errorlint // the circuit's own
 		return nil, *k.refusal.Load()
 	}
+	if err != nil && !isCallersEnd(err) {
+		k.failedAt.Store(nanos() - int64(timeout))
+	}
 	return answer, err
+}
+
+// note notes a change. The circuit is locked then, so that it is reported later.
+func (k *breaker) note(o ObservedBreaker) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.changes = append(k.changes, o)
+	k.untold.Add(1)
+}
+
+// tell reports what has changed, unless somebody does: who then goes on with what came meanwhile.
+func (k *breaker) tell() {
+	for k.untold.Load() > 0 && k.telling.TryLock() {
+		k.mu.Lock()
+		changes := k.changes
+		k.changes = nil
+		k.mu.Unlock()
+		for _, o := range changes {
+			k.report(o)
+			k.untold.Add(-1)
+		}
+		k.telling.Unlock()
+	}
 }
 
 // refuse makes the error of the calls that are not let through.

@@ -17,6 +17,7 @@ import (
 type Client struct {
 	prefix   string
 	limiter  limiterConfig
+	reporter *reporter
 	executor *executor
 	local    *local
 	fleet    *fleet
@@ -51,10 +52,12 @@ func New(rdb redis.UniversalClient, options ...ClientOption) (*Client, error) {
 			return nil, err
 		}
 	}
-	executor := newExecutor(rdb, config.maxInFlight, config.breaker)
+	reporter := newReporter(config)
+	executor := newExecutor(rdb, config.maxInFlight, config.breaker, reporter)
 	return &Client{
 		prefix:   config.prefix,
 		limiter:  config.limiter,
+		reporter: reporter,
 		executor: executor,
 		local:    newLocal(config.localKeys),
 		fleet:    newFleet(executor),
@@ -114,7 +117,8 @@ func (c *Client) bind(name string, plan *preparedPlan, config limiterConfig) *Li
 		plan:     plan,
 		config:   config,
 		keys:     keys,
-		presence: c.fleet.of(name, keys),
+		presence: c.fleet.of(name, keys, config.timeout),
+		reporter: c.reporter,
 		executor: c.executor,
 		local:    c.local,
 		isLocal:  isLocal,

@@ -3,12 +3,13 @@ package ration
 import (
 	"context"
 	"errors"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"time"
 )
 
-// errSettling is why a request is decided here when Redis is back already.
+// errSettling is why a request is decided here, too, when Redis is back already.
 var errSettling = unavailable(errors.New("it is back, and being charged with what was granted without it"))
 
 // errPaying is why a request is decided here while what its key owes is on its way to Redis.
@@ -23,6 +24,17 @@ func (l *local) oweLocked(e *localEntry, units int64) {
 	l.setDebtLocked(e, min(e.debt+units, e.whole.limit))
 	if executor := e.limiter.executor; !l.isPaying {
 		l.isPaying = executor.inBackground(func() { l.keepPaying(executor) })
+	}
+}
+
+// owe notes what was granted to the keys of a request.
+func (l *local) owe(keys []any, units int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, key := range keys {
+		if e := l.entries[key.(string)]; e != nil {
+			l.oweLocked(e, units)
+		}
 	}
 }
 
@@ -56,8 +68,8 @@ func (l *local) forgive(keys []any, units int64) bool {
 // why that is not so yet, and the request is to be decided here; and what is left of the limiter's timeout.
 //
 // Where the last call got no answer, or the key owes something, the next is not the request but a question that charges nothing: a
-// payment whose answer does not come is lost. And once a breaker has closed, all is decided here until the other processes of the fleet
-// have had the time to notice, and to pay.
+// payment whose answer does not come is lost. And once a breaker has closed, all is decided here too, by errSettling, until the other
+// processes of the fleet have had the time to notice, and to pay.
 func (l *local) settleFirst(ctx context.Context, limiter *Limiter, keys []any) (left time.Duration, cause error) {
 	e, timeout := limiter.executor, limiter.config.timeout
 	breaker := e.lanes.of(keys[0].(string)).breaker
@@ -73,13 +85,13 @@ func (l *local) settleFirst(ctx context.Context, limiter *Limiter, keys []any) (
 	if cause := e.probe(ctx, timeout, keys[0].(string)); cause != nil {
 		return 0, cause
 	}
-	if breaker.isSettling() {
-		return 0, errSettling
-	}
 	for _, key := range keys {
 		if cause := l.pay(ctx, rest(), key.(string)); cause != nil {
 			return 0, cause
 		}
+	}
+	if breaker.isSettling() {
+		return rest(), errSettling
 	}
 	return rest(), nil
 }
@@ -107,7 +119,7 @@ func (l *local) pay(ctx context.Context, timeout time.Duration, key string) (cau
 		}
 		return nil
 	}
-	debt, units, limiter, plan := e.debt, e.weighing(localMicros()), e.limiter, e.whole
+	debt, units, limiter, plan := e.debt, e.weighing(key, localMicros()), e.limiter, e.whole
 	e.paying = true
 	l.mu.Unlock()
 
@@ -122,6 +134,7 @@ func (l *local) pay(ctx context.Context, timeout time.Duration, key string) (cau
 	paid := func(answer []int64, err error, mayHaveRun bool) {
 		switch {
 		case err == nil:
+			limiter.reporter.paidUnits.Add(answer[0])
 			settled(max(units-answer[0], 0))
 		case mayHaveRun:
 			settled(0)
@@ -142,12 +155,36 @@ func (l *local) pay(ctx context.Context, timeout time.Duration, key string) (cau
 	return err
 }
 
-// weighing is how much of what an entry owes still weighs: of a window that has ended nothing, of a bucket what is not refilled.
-func (e *localEntry) weighing(now int64) int64 {
+// weighing is how much of what an entry owes still weighs: of a window that has ended nothing, of a bucket what is not refilled. But the
+// bucket in Redis may have been back before this process noticed, and was charged with what others owe. What the share has earned since
+// then, and granted again, would be missing there, for a bucket that is full earns nothing.
+func (e *localEntry) weighing(key string, now int64) int64 {
 	if e.twin == nil {
 		return e.debt
 	}
-	return min(e.debt, e.plan.limit-e.room(now))
+	back := e.limiter.executor.lanes.of(key).breaker.backSince()
+	return min(e.debt, e.plan.limit-e.room(now)+e.plan.earned(back))
+}
+
+// earned is what a bucket earns in a time, rounded up; at most what it holds. A window earns nothing.
+func (p *preparedPlan) earned(span time.Duration) int64 {
+	var r Rate
+	switch bucket := p.plan.(type) {
+	case TokenBucket:
+		r = bucket.Rate
+	case GCRA:
+		r = bucket.Rate
+	default:
+		return 0
+	}
+	if span == 0 {
+		return 0
+	}
+	// Of long spans it does not matter, and they do not overflow.
+	if span > r.Per && (span/r.Per > math.MaxInt32 || r.Units > math.MaxInt32 || int64(span/r.Per)*r.Units >= p.limit) {
+		return p.limit
+	}
+	return min(mulDiv(int64(span), r.Units, int64(r.Per))+1, p.limit)
 }
 
 // keepPaying pays what all keys owe, one after the other, as soon as Redis is back. It finds that out by itself, for the keys that owe
@@ -182,11 +219,8 @@ func (l *local) keepPaying(e *executor) {
 	}
 }
 
-// payTimeout is how long what nobody waits for may take, at least.
-const payTimeout = 100 * time.Millisecond
-
-// owingKeys are the keys that owe something that still weighs, with the timeouts of their limiters, or a longer one, for nobody waits;
-// what does not weigh any more is forgotten.
+// owingKeys are the keys that owe something that still weighs, with the timeouts of their limiters: who has longer to wait for an answer
+// would find a Redis back that is too slow for requests. What does not weigh any more is forgotten.
 func (l *local) owingKeys() map[string]time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -195,8 +229,8 @@ func (l *local) owingKeys() map[string]time.Duration {
 	for key, e := range l.entries {
 		switch {
 		case e.debt == 0:
-		case e.paying || e.weighing(now) > 0:
-			keys[key] = max(e.limiter.config.timeout, payTimeout)
+		case e.paying || e.weighing(key, now) > 0:
+			keys[key] = e.limiter.config.timeout
 		default:
 			l.setDebtLocked(e, 0)
 		}
@@ -204,13 +238,17 @@ func (l *local) owingKeys() map[string]time.Duration {
 	return keys
 }
 
-// redisDecided forgets what was counted of keys, for Redis counts them again.
+// redisDecided forgets what was counted of keys, for Redis counts them again; but for what they owe it still.
 func (l *local) redisDecided(keys []any) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, key := range keys {
-		if one := l.entries[key.(string)]; one != nil && one.debt == 0 && !one.paying {
+		switch one := l.entries[key.(string)]; {
+		case one == nil:
+		case one.debt == 0 && !one.paying:
 			l.removeLocked(key.(string))
+		default:
+			one.isOld = true
 		}
 	}
 }

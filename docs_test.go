@@ -87,7 +87,6 @@ func TestReadmeCompiles(t *testing.T) {
 	const head = `package main
 
 import (
-	"errors"
 	"fmt"
 	"log"
 	"net/http"

@@ -286,3 +286,33 @@ func ExampleChain() {
 	// true tenant
 	// false tenant
 }
+
+// decisionCounter counts decisions, as a metric with these labels would.
+type decisionCounter map[string]int
+
+func (c decisionCounter) ObserveDecision(_ context.Context, o ration.ObservedDecision) {
+	c[fmt.Sprintf("limiter=%s source=%s allowed=%v", o.Limiter, o.Decision.Source, o.Decision.Allowed)]++
+}
+
+func ExampleWithObserver() {
+	rdb, stop := exampleRedis()
+	defer stop()
+	counter := make(decisionCounter)
+	client, err := ration.New(rdb, ration.WithTimeout(time.Second), ration.WithObserver(counter))
+	if err != nil {
+		panic(err)
+	}
+	defer client.Close()
+	search, err := client.Limiter("search", ration.FixedWindow{Limit: 2, Window: time.Minute})
+	if err != nil {
+		panic(err)
+	}
+	for range 5 {
+		if _, err := search.Allow(context.Background(), "tenant:42"); err != nil {
+			panic(err)
+		}
+	}
+	fmt.Println(counter)
+	// Output:
+	// map[limiter=search source=redis allowed=false:3 limiter=search source=redis allowed=true:2]
+}

@@ -15,21 +15,23 @@ import (
 // in time whatever the client does: by default go-redis does not apply a context's deadline to a socket, and where it does,
 // the deadline closes the connection. The command itself runs in a goroutine, as long as the client lets it.
 type executor struct {
-	rdb   redis.UniversalClient
-	slots slotMap
-	lanes *lanes
-	calls sync.Pool // *call
+	rdb      redis.UniversalClient
+	reporter *reporter
+	slots    slotMap
+	lanes    *lanes
+	calls    sync.Pool // *call
 
 	starting sync.RWMutex // held to read while a command is started, to write while the executor is closed
 	closed   chan struct{}
 	running  sync.WaitGroup
 }
 
-func newExecutor(rdb redis.UniversalClient, maxInFlight int, b Breaker) *executor {
+func newExecutor(rdb redis.UniversalClient, maxInFlight int, b Breaker, r *reporter) *executor {
 	e := &executor{
-		rdb:    rdb,
-		lanes:  newLanes(rdb, maxInFlight, b),
-		closed: make(chan struct{}),
+		rdb:      rdb,
+		reporter: r,
+		lanes:    newLanes(rdb, maxInFlight, b, r),
+		closed:   make(chan struct{}),
 	}
 	e.calls.New = func() any { return newCall(e) }
 	e.slots.client, _ = rdb.(stateReloader)
@@ -50,9 +52,11 @@ func (e *executor) call(
 }
 
 // undo runs a script that takes back what another has done, whatever the breaker says, for Redis has answered just now. It waits for
-// longer than a caller would.
+// longer than a caller would. It is called by goroutines that close waits for, so it runs while the executor is closed, too.
 func (e *executor) undo(s *script, keys, lead, args []any) {
+	e.reporter.lateRefunds.Add(1)
 	c := e.newCall(context.Background(), undoTimeout, keys[0].(string), s, newCommand(s, keys, lead, args))
+	c.isUndo = true
 	_, _ = c.ask()
 	e.recycle(c)
 }
@@ -102,17 +106,22 @@ func (e *executor) do(
 // wait starts a call and waits for its answer, for the timeout and for the context.
 func (e *executor) wait(c *call) ([]int64, error) {
 	c.timer.Reset(c.timeout)
+	closed := e.closed
+	if c.isUndo {
+		closed = nil
+	}
 	select {
 	case c.lane.places <- struct{}{}:
 	default:
 		select {
 		case c.lane.places <- struct{}{}:
 		case <-c.timer.C:
+			e.reporter.timeouts.Add(1)
 			return nil, unavailable(fmt.Errorf("%w: %w among %d calls in flight within %v",
 				ErrTimeout, errNoPlace, cap(c.lane.places), c.timeout))
 		case <-c.ctx.Done():
 			return nil, endOf(c.ctx)
-		case <-e.closed:
+		case <-closed:
 			return nil, ErrClosed
 		}
 	}
@@ -127,6 +136,7 @@ func (e *executor) wait(c *call) ([]int64, error) {
 	case <-c.done:
 		return c.answer, c.err
 	case <-c.timer.C:
+		e.reporter.timeouts.Add(1)
 		e.slots.doubt(c.ctx)
 		ended = c.timeoutError()
 	case <-c.ctx.Done():
@@ -154,7 +164,7 @@ func orBackground(ctx context.Context) context.Context {
 func (e *executor) start(c *call) bool {
 	e.starting.RLock()
 	defer e.starting.RUnlock()
-	if e.isClosed() {
+	if e.isClosed() && !c.isUndo {
 		return false
 	}
 	e.running.Add(1)
@@ -259,14 +269,15 @@ type call struct {
 	answer []int64
 	err    error
 
-	again atomic.Pointer[error] // why the script was to be sent again, at last
-	state atomic.Int32
-	late  *lateAnswer             // of a call whose caller has left
-	ask   func() ([]int64, error) // starts the call in the executor and waits
-	work  func()                  // runs the call in the executor
-	done  chan struct{}           // receives once, when the call has finished and its caller waits
-	gone  chan struct{}           // closed when the caller no longer waits; the call is then not used again
-	timer *time.Timer
+	isUndo bool                  // see executor.undo
+	again  atomic.Pointer[error] // why the script was to be sent again, at last
+	state  atomic.Int32
+	late   *lateAnswer             // of a call whose caller has left
+	ask    func() ([]int64, error) // starts the call in the executor and waits
+	work   func()                  // runs the call in the executor
+	done   chan struct{}           // receives once, when the call has finished and its caller waits
+	gone   chan struct{}           // closed when the caller no longer waits; the call is then not used again
+	timer  *time.Timer
 }
 
 // The states of a call.
@@ -292,7 +303,7 @@ func newCall(e *executor) *call {
 func (c *call) reset() {
 	c.timer.Stop()
 	c.ctx, c.key, c.lane, c.script, c.command, c.answer, c.err = nil, "", nil, nil, nil, nil, nil
-	c.late = nil
+	c.late, c.isUndo = nil, false
 	c.again.Store(nil)
 	c.state.Store(callWaiting)
 }

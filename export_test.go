@@ -3,6 +3,7 @@ package ration
 import (
 	"context"
 	"errors"
+	"time"
 )
 
 // Twin is a plan's double in this process, for tests outside the package.
@@ -174,4 +175,13 @@ func ShardsOf(plan Plan, n int) ([]Plan, error) {
 		all = append(all, shard.plan)
 	}
 	return all, nil
+}
+
+// Earned is what a bucket earns in a time, as what it owes is counted.
+func Earned(plan Plan, span time.Duration) int64 {
+	prepared, err := prepare(plan)
+	if err != nil {
+		panic(err)
+	}
+	return prepared.earned(span)
 }

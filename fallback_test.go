@@ -26,7 +26,7 @@ func newOutage(t *testing.T, plan ration.Plan, processes int, options ...ration.
 	for range processes {
 		rdb := o.NewRedis()
 		t.Cleanup(func() { _ = rdb.Close() })
-		client, err := ration.New(rdb, append([]ration.ClientOption{ration.WithFleetSize(processes)}, options...)...)
+		client, err := ration.New(rdb, append([]ration.ClientOption{ration.WithFleetSize(processes), silent}, options...)...)
 		require.NoError(t, err)
 		t.Cleanup(client.Close)
 		limiter, err := client.Limiter("search", plan)

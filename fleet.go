@@ -3,6 +3,7 @@ package ration
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"maps"
 	mathrand "math/rand/v2"
 	"slices"
@@ -30,13 +31,16 @@ type fleet struct {
 
 // presence is that of this process among those that share a limiter.
 type presence struct {
-	fleet *fleet
-	key   string // where Redis keeps who is there
+	fleet   *fleet
+	limiter string        // its name
+	timeout time.Duration // of a beat
+	key     string        // where Redis keeps who is there
 
-	used atomic.Bool  // since the goroutine last looked
-	size atomic.Int64 // how many processes there are, as last known; 0: not yet
+	used   atomic.Bool  // since the goroutine last looked
+	size   atomic.Int64 // how many processes there are, as last known; 0: not yet
+	toldAt int64        // when it was last logged that Redis refuses the beats; 0: never
 
-	// Times are those of nanos. With the fleet's lock.
+	// With the fleet's lock. Times are those of nanos.
 	usedAt    int64
 	beatAt    int64 // when the next beat is due
 	heard     int64 // how many processes the last beat was told of
@@ -47,8 +51,6 @@ const (
 	// beatsInSpan is how often a process beats in the time for which one beat counts; that is three seconds at least.
 	beatsInSpan  = 3
 	shortestBeat = time.Second
-	// beatTimeout is how long a beat may take. Nobody waits for it.
-	beatTimeout = 100 * time.Millisecond
 	// beatsAtOnce bounds the beats of a Client on their way.
 	beatsAtOnce = 16
 	// beatAgain is when a beat that failed is tried again, and beatRefused one that was not sent, if the breaker does not say later.
@@ -67,9 +69,9 @@ func newFleet(e *executor) *fleet {
 	}
 }
 
-// of is the presence of this process among those that share a limiter.
-func (f *fleet) of(limiter string, keys keySpace) *presence {
-	return &presence{fleet: f, key: keys.head + ":" + kindFleet + "w:{" + limiter + "}"}
+// of is the presence of this process among those that share a limiter, whose calls have a timeout.
+func (f *fleet) of(limiter string, keys keySpace, timeout time.Duration) *presence {
+	return &presence{fleet: f, limiter: limiter, timeout: timeout, key: keys.head + ":" + kindFleet + "w:{" + limiter + "}"}
 }
 
 // kindFleet names the set of processes, and the version of its layout.
@@ -190,10 +192,14 @@ func inChunks(all []*presence, do func(*presence) error) {
 // as before.
 func (p *presence) beat() error {
 	f := p.fleet
-	answer, _, err := f.executor.call(context.Background(), beatTimeout, &fleetBeat, []any{p.key}, []any{f.process}, nil)
+	answer, _, err := f.executor.call(context.Background(), p.timeout, &fleetBeat, []any{p.key}, []any{f.process}, nil)
+	now := nanos()
+	if errors.Is(err, ErrConfiguration) && (p.toldAt == 0 || now-p.toldAt > int64(time.Minute)) {
+		p.toldAt = now
+		f.executor.reporter.logFleet(p.limiter, err)
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	now := nanos()
 	if err != nil {
 		breaker := f.executor.lanes.of(p.key).breaker
 		p.settledAt = now + int64(f.executor.lanes.probe*5/4+shortestBeat)
@@ -218,6 +224,6 @@ func (p *presence) beat() error {
 // leave has this process counted no more by a limiter.
 func (p *presence) leave() error {
 	f := p.fleet
-	_, _, err := f.executor.do(context.Background(), beatTimeout, p.key, nil, newPlainCommand("zrem", p.key, f.process))
+	_, _, err := f.executor.do(context.Background(), p.timeout, p.key, nil, newPlainCommand("zrem", p.key, f.process))
 	return err
 }

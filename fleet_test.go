@@ -29,7 +29,7 @@ func (f *testFleet) join(t *testing.T, plan ration.Plan, options ...ration.Clien
 	t.Helper()
 	rdb := f.NewRedis()
 	t.Cleanup(func() { _ = rdb.Close() })
-	client, err := ration.New(rdb, options...)
+	client, err := ration.New(rdb, append([]ration.ClientOption{silent}, options...)...)
 	require.NoError(t, err)
 	t.Cleanup(client.Close)
 	limiter, err := client.Limiter("search", plan)

@@ -99,8 +99,11 @@ func TestNoClientTimeOfB51(t *testing.T) {
 	t.Parallel()
 	srv := rationtest.New(t)
 	rdb := srv.NewRedis(t)
+	var mu sync.Mutex
 	var args []any
 	rdb.AddHook(hook(func(_ context.Context, cmd redis.Cmder) error {
+		mu.Lock()
+		defer mu.Unlock()
 		if cmd.Name() == "evalsha" {
 			args = append(args, cmd.Args()[2:]...)
 		}
@@ -127,6 +130,8 @@ func TestNoClientTimeOfB51(t *testing.T) {
 		err = failure(limiter.Peek(t.Context(), "key"))
 		require.NoError(t, err)
 	}
+	mu.Lock()
+	defer mu.Unlock()
 	require.NotEmpty(t, args)
 	now := time.Now()
 	for _, arg := range args {

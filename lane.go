@@ -18,17 +18,18 @@ type lane struct {
 }
 
 // run runs a call, unless the breaker is open.
-func (l *lane) run(c *call) ([]int64, error) { return l.breaker.run(c.ask) }
+func (l *lane) run(c *call) ([]int64, error) { return l.breaker.run(c.ask, c.timeout) }
 
 // lanes are the ways of a client: one for each master of a Redis Cluster, and of any other redis client just one.
 //
-// Which node has a slot is learnt by the goroutines that run calls, for to ask the redis client may take as long as a call.
-// Until it is known, a slot goes by a lane of those not known.
+// Which node has a slot is learnt by the goroutines that run calls, for to ask the redis client may take as long as a call until it
+// has found out what nodes there are. Until then all slots go by one lane; from then on a slot that is not known is asked for at once.
 type lanes struct {
 	open    func(node string) *lane
 	probe   time.Duration // Breaker.Probe
 	one     *lane         // of all slots, or of those not known
 	cluster masterFinder
+	isReady atomic.Bool            // the redis client knows the nodes
 	slots   []atomic.Pointer[lane] // nil: not a cluster
 
 	mu     sync.Mutex
@@ -45,16 +46,27 @@ const clusterSlots = 16384
 // maxLanes bounds the nodes that are remembered. Nodes come and go, each under a new address.
 const maxLanes = 1024
 
-func newLanes(rdb redis.UniversalClient, maxInFlight int, b Breaker) *lanes {
+func newLanes(rdb redis.UniversalClient, maxInFlight int, b Breaker, r *reporter) *lanes {
 	l := &lanes{probe: b.Probe}
 	l.open = func(node string) *lane {
-		return &lane{node: node, places: make(chan struct{}, maxInFlight), breaker: newBreaker(node, b)}
+		return &lane{node: node, places: make(chan struct{}, maxInFlight), breaker: newBreaker(node, b, r.breakerChanged)}
 	}
 	l.one = l.open("")
 	if cluster, ok := rdb.(masterFinder); ok {
 		l.cluster, l.slots, l.byNode = cluster, make([]atomic.Pointer[lane], clusterSlots), make(map[string]*lane)
 	}
 	return l
+}
+
+// inFlight is how many calls are on their way.
+func (l *lanes) inFlight() int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	n := len(l.one.places)
+	for _, lane := range l.byNode {
+		n += len(lane.places)
+	}
+	return int64(n)
 }
 
 // of is the lane of a stored key, as far as known.
@@ -65,8 +77,18 @@ func (l *lanes) of(key string) *lane {
 	if known := l.slots[slot(key)].Load(); known != nil {
 		return known
 	}
-	return l.one
+	if !l.isReady.Load() {
+		return l.one
+	}
+	return l.ask(ended, key)
 }
+
+// ended is a context that is over: what would take any time fails.
+var ended = func() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return ctx
+}()
 
 // learn asks the redis client which node has the slot of a call's key, for later calls. It may take as long as the call's caller
 // waits.
@@ -74,15 +96,24 @@ func (l *lanes) learn(c *call) {
 	if l.slots == nil || c.key == "" {
 		return
 	}
-	node, err := l.cluster.MasterForKey(c.command.context(), c.key)
+	if l.ask(c.command.context(), c.key) != l.one {
+		l.isReady.Store(true)
+	}
+}
+
+// ask asks the redis client which node has the slot of a key, and is the lane to it; or that of those not known.
+func (l *lanes) ask(ctx context.Context, key string) *lane {
+	node, err := l.cluster.MasterForKey(ctx, key)
 	if err != nil {
-		return
+		return l.one
 	}
-	place := &l.slots[slot(c.key)]
-	address := node.Options().Addr
-	if known := place.Load(); known == nil || known.node != address {
-		place.Store(l.to(address))
+	place := &l.slots[slot(key)]
+	known := place.Load()
+	if address := node.Options().Addr; known == nil || known.node != address {
+		known = l.to(address)
+		place.Store(known)
 	}
+	return known
 }
 
 // to is the lane to a node.

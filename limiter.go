@@ -3,6 +3,7 @@ package ration
 import (
 	"context"
 	"fmt"
+	"time"
 )
 
 // Limiter decides requests under one plan, and counts in Redis, for all processes together. Most callers want [Limiter.Allow].
@@ -23,6 +24,8 @@ type Limiter struct {
 	local    *local
 	isLocal  bool // FailLocal is its policy
 	presence *presence
+	reporter *reporter
+	lines    limiterLines
 	plans    planCache // of WithPlanFor and Request.Plan
 }
 
@@ -66,15 +69,21 @@ func (l *Limiter) Take(ctx context.Context, r Request) (Decision, error) {
 // changed plan, or a clock that stepped back, its RetryAfter is what such a request would be told, and holds once one was
 // decided, which writes what changed: AllowN of 0 units will do. One round trip. The errors are those of a decision.
 func (l *Limiter) Peek(ctx context.Context, key string) (Decision, error) {
-	asked, err := l.check(Request{Key: key})
-	switch {
-	case err != nil:
+	a, err := l.check(Request{Key: key})
+	if err != nil {
 		return Decision{}, l.named(err)
-	case asked.plan.shards != nil:
-		return l.peekShards(ctx, asked)
-	default:
-		return l.peek(ctx, asked)
 	}
+	began := l.reporter.begin()
+	var d Decision
+	if a.plan.shards != nil {
+		d, err = l.peekShards(ctx, a)
+	} else {
+		d, err = l.peek(ctx, a)
+	}
+	if err == nil {
+		l.reporter.decided(ctx, l, a, &d, began)
+	}
+	return d, err
 }
 
 // Reset forgets what was counted for a key under its plan of now: its next request finds it as good as new. Of a [MultiPlan] it
@@ -164,15 +173,21 @@ func (l *Limiter) planOf(r Request) (*preparedPlan, error) {
 	return plan, nil
 }
 
-// decide decides a request.
-func (l *Limiter) decide(ctx context.Context, a asked) (Decision, error) {
+// decide decides a request, and tells of it.
+func (l *Limiter) decide(ctx context.Context, a asked) (d Decision, err error) {
+	began := l.reporter.begin()
 	if a.plan.shards != nil {
-		return l.decideAtShards(ctx, a)
+		d, err = l.decideAtShards(ctx, a)
+	} else {
+		d, err = l.take(ctx, a)
 	}
-	return l.take(ctx, a)
+	if err == nil {
+		l.reporter.decided(ctx, l, a, &d, began)
+	}
+	return d, err
 }
 
-// take decides by the take script of a plan.
+// take decides by Redis, or by what there is for when it does not answer.
 func (l *Limiter) take(ctx context.Context, a asked) (Decision, error) {
 	timeout := l.config.timeout
 	if l.isLocal {
@@ -180,12 +195,31 @@ func (l *Limiter) take(ctx context.Context, a asked) (Decision, error) {
 		left, cause := l.local.settleFirst(ctx, l, a.keys)
 		timeout = left
 		switch {
+		case cause == errSettling: //nolint:errorlint // as it is
+			return l.takeSettling(ctx, a, timeout)
 		case isFailure(cause):
 			return l.fallBack(ctx, a, cause, nil), nil
 		case cause != nil:
 			return Decision{}, l.named(cause)
 		}
 	}
+	d, late, err := l.ask(ctx, timeout, a)
+	switch {
+	case err == nil:
+		if l.local.counted.Load() > 0 {
+			l.local.redisDecided(a.keys)
+		}
+		return d, nil
+	case isFailure(err):
+		return l.fallBack(ctx, a, err, late), nil
+	default:
+		l.settleLate(a, Decision{}, late)
+		return Decision{}, l.named(err)
+	}
+}
+
+// ask decides by the take script of a plan.
+func (l *Limiter) ask(ctx context.Context, timeout time.Duration, a asked) (Decision, *lateAnswer, error) {
 	script, lead, args := a.plan.take, []any{a.plan.cost(a.cost), a.count}, a.plan.args
 	if a.plan.one != nil && a.count == 1 {
 		script, lead = a.plan.one, lead[:1]
@@ -198,22 +232,41 @@ func (l *Limiter) take(ctx context.Context, a asked) (Decision, error) {
 	if err == nil {
 		d, err = a.plan.afterTake(answer, a.cost, a.count)
 	}
+	if err != nil {
+		return Decision{}, late, err
+	}
+	if l.isLocal {
+		l.local.learn(a, answer)
+	}
+	if d.Granted > 0 {
+		d.receipt = receipt{limiter: l, plan: a.plan, keys: a.keys, units: d.Granted, answer: answer}
+	}
+	return d, nil, nil
+}
+
+// takeSettling decides while the fleet charges Redis with what was granted without it: by the share of this process, and then by Redis.
+// Redis alone would grant the first who come what it has not been charged with yet, and the share alone would go on granting what Redis
+// grants to others already.
+func (l *Limiter) takeSettling(ctx context.Context, a asked, timeout time.Duration) (Decision, error) {
+	own := l.local.decide(failed{orBackground(ctx), l, a, l.named(errSettling)}, false)
+	if !own.Allowed {
+		return own, nil
+	}
+	if a.upTo {
+		a.count = own.Granted
+	}
+	d, late, err := l.ask(ctx, timeout, a)
 	switch {
 	case err == nil:
-		if l.isLocal {
-			l.local.learn(a, answer)
-		}
-		if l.local.counted.Load() > 0 {
-			l.local.redisDecided(a.keys)
-		}
-		if d.Granted > 0 {
-			d.receipt = receipt{limiter: l, plan: a.plan, keys: a.keys, units: d.Granted, answer: answer}
-		}
 		return d, nil
 	case isFailure(err):
-		return l.fallBack(ctx, a, err, late), nil
+		l.local.owe(a.keys, own.Granted)
+		own.Cause = l.named(err)
+		own.receipt = receipt{limiter: l, keys: a.keys, units: own.Granted}
+		l.settleLate(a, own, late)
+		return own, nil
 	default:
-		late.whenEnded(l.executor, func(answer []int64, err error) { l.settle(a, Decision{}, answer, err) })
+		l.settleLate(a, Decision{}, late)
 		return Decision{}, l.named(err)
 	}
 }
@@ -222,8 +275,13 @@ func (l *Limiter) take(ctx context.Context, a asked) (Decision, error) {
 func (l *Limiter) fallBack(ctx context.Context, a asked, cause error, late *lateAnswer) Decision {
 	d := l.config.policy.answer(failed{orBackground(ctx), l, a, l.named(cause)})
 	d.receipt = receipt{limiter: l, keys: a.keys, units: d.Granted}
-	late.whenEnded(l.executor, func(answer []int64, err error) { l.settle(a, d, answer, err) })
+	l.settleLate(a, d, late)
 	return d
+}
+
+// settleLate settles an answer when it comes.
+func (l *Limiter) settleLate(a asked, decided Decision, late *lateAnswer) {
+	late.whenEnded(l.executor, func(answer []int64, err error) { l.settle(a, decided, answer, err) })
 }
 
 // settle does right by a grant that came too late for its caller, who was decided otherwise: it is given back, unless a caller who was

@@ -22,7 +22,7 @@ func FailLocal() FailurePolicy { return failLocal{} }
 
 type failLocal struct{}
 
-func (failLocal) answer(f failed) Decision { return f.limiter.local.decide(f) }
+func (failLocal) answer(f failed) Decision { return f.limiter.local.decide(f, true) }
 
 // WithLocalKeys sets how many keys a Client remembers, and counts by itself while Redis does not answer: 1 to 1,000,000. Each takes
 // about 80 bytes, and in an outage 200 more besides a long key, up to 5 kB of a SlidingLog. Unless set, it is 10,000.
@@ -76,6 +76,7 @@ type localEntry struct {
 
 	limiter *Limiter // that pays it; nil: of keys that are counted together
 	paying  bool     // it is on its way to Redis
+	isOld   bool     // Redis has decided since: what is counted here is of the outage before
 }
 
 func newLocal(most int) *local {
@@ -101,8 +102,8 @@ func (l *Limiter) fleetSize() int64 {
 // localMicros is the time in this process, in microseconds since 1970, which no clock set back or forth changes.
 func localMicros() int64 { return startMicros + int64(time.Since(start)/time.Microsecond) }
 
-// decide decides a request under the shares of all its plans.
-func (l *local) decide(f failed) Decision {
+// decide decides a request under the shares of all its plans. What is granted may be owed to Redis.
+func (l *local) decide(f failed, isOwed bool) Decision {
 	now := localMicros()
 	parts := f.plan.parts
 	if parts == nil {
@@ -143,7 +144,9 @@ func (l *local) decide(f failed) Decision {
 		if f.plan.parts != nil {
 			d.Plans = append(d.Plans, PlanDecision{parts[i].name, parts[i].text, parts[i].limit, o.remaining, o.retryAfter, o.resetAfter})
 		}
-		l.oweLocked(e, d.Granted)
+		if isOwed {
+			l.oweLocked(e, d.Granted)
+		}
 	}
 	if d.Plans != nil {
 		d.Plan = binding(d.Plans)
@@ -161,6 +164,9 @@ func (l *local) decide(f failed) Decision {
 func (l *local) entry(limiter *Limiter, one part, key string, now int64) *localEntry {
 	n := limiter.fleetSize()
 	if e := l.entries[key]; e != nil {
+		if e.isOld {
+			l.catchUpLocked(e, key, now)
+		}
 		e.renew(one.preparedPlan, n, now)
 		return e
 	}
@@ -184,6 +190,20 @@ func (l *local) entry(limiter *Limiter, one part, key string, now int64) *localE
 	}
 	e.renew(one.preparedPlan, n, now)
 	return e
+}
+
+// catchUpLocked has an entry that still owes something take note of what Redis has said since, which does not know of that.
+func (l *local) catchUpLocked(e *localEntry, key string, now int64) {
+	e.isOld = false
+	known := l.known.get(key)
+	if e.twin == nil || known == nil {
+		return
+	}
+	plan, counts := e.of.twin(known, now)
+	left := max(plan.outcome(counts.peekAt(now), 1).remaining-e.debt, 0)
+	if gone := e.room(now) - left; gone > 0 {
+		e.twin.takeAt(now, 1, gone, true)
+	}
 }
 
 // mostOthers bounds the plans, each of a limiter, whose further keys are counted together. Those of others are denied.

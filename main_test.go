@@ -2,6 +2,7 @@ package ration_test
 
 import (
 	"log"
+	"log/slog"
 	"runtime"
 	"testing"
 
@@ -13,5 +14,6 @@ func TestMain(m *testing.M) {
 	if n := runtime.NumGoroutine(); n > 1 {
 		log.Fatalf("%d goroutines before any test: to import a package starts none", n)
 	}
+	slog.SetDefault(defaultLogger)
 	goleak.VerifyTestMain(m)
 }

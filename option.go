@@ -2,6 +2,7 @@ package ration
 
 import (
 	"fmt"
+	"log/slog"
 	"time"
 )
 
@@ -26,7 +27,12 @@ type clientConfig struct {
 	maxInFlight int
 	breaker     Breaker
 	localKeys   int
-	limiter     limiterConfig // what limiters start from
+
+	observers    []Observer
+	observedKeys bool
+	logger       *slog.Logger
+
+	limiter limiterConfig // what limiters start from
 }
 
 type limiterConfig struct {

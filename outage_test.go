@@ -74,3 +74,77 @@ func grantsAtRandom(t *testing.T, o *outage, random *rand.Rand) (grants []timedG
 	require.NotEmpty(t, grants)
 	return grants
 }
+
+// A fleet whose Redis comes back is granted no fresh burst, whatever was refilled in it meanwhile, but only what the plan has. Where Redis
+// had answered with faults, no breaker holds the others back, and each process may be granted a request before they have paid.
+func TestNoFreshBurstOnReturn(t *testing.T) {
+	t.Parallel()
+	const processes, rate = 8, 100
+	for _, plan := range []ration.Plan{
+		ration.TokenBucket{Rate: ration.PerSecond(rate), Burst: 80},
+		ration.TokenBucket{Rate: ration.PerSecond(rate), Burst: 24},
+		ration.GCRA{Rate: ration.PerSecond(rate), Burst: 80},
+	} {
+		for name, c := range map[string]struct {
+			away  func(o *outage)
+			bound float64
+		}{
+			"hangs":   {(*outage).Hang, 1},
+			"refuses": {(*outage).Refuse, 1},
+			"faults":  {(*outage).Fault, processes},
+		} {
+			t.Run(name+" "+plan.String(), func(t *testing.T) {
+				t.Parallel()
+				synctest.Test(t, func(t *testing.T) {
+					o := newOutage(t, plan, processes)
+					burst := float64(map[bool]int{true: 24, false: 80}[plan.String() == "token-bucket 100/s burst 24"])
+					level, at, lowest, admitted := burst, time.Now(), 0.0, 0 // of an ideal bucket
+					offer := func(span time.Duration) {
+						for end := time.Now().Add(span); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+							for i := range processes {
+								if o.allow(t, i, "key").Allowed {
+									level = min(level+rate*time.Since(at).Seconds(), burst) - 1
+									at, lowest, admitted = time.Now(), min(lowest, level), admitted+1
+								}
+							}
+						}
+					}
+					offer(3 * time.Second)
+					begin, before := time.Now(), admitted
+					for range 10 {
+						level, lowest = max(level, 0), 0
+						c.away(o)
+						offer(4 * time.Second)
+						o.Return()
+						offer(4 * time.Second)
+						require.GreaterOrEqual(t, lowest, -c.bound)
+					}
+					share := float64(admitted-before) / (rate * time.Since(begin).Seconds())
+					require.Greater(t, share, .9, "of the rate")
+				})
+			})
+		}
+	}
+}
+
+// What a bucket earns in a time is rounded up, at most all it holds, and does not overflow.
+func TestEarned(t *testing.T) {
+	t.Parallel()
+	slow, fast := ration.TokenBucket{Rate: ration.PerHour(1), Burst: 5}, ration.GCRA{Rate: ration.PerSecond(1_000_000), Burst: 1_000_000}
+	for _, c := range []struct {
+		plan ration.Plan
+		span time.Duration
+		want int64
+	}{
+		{slow, 0, 0},
+		{slow, 1, 1},
+		{slow, 90 * time.Minute, 2},
+		{slow, 1 << 62, 5},
+		{fast, time.Millisecond, 1001},
+		{fast, time.Hour, 1_000_000},
+		{fast, 1 << 62, 1_000_000},
+		{hourly, time.Hour, 0},
+	} {
+		require.Equal(t, c.want, ration.Earned(c.plan, c.span), "%v in %v", c.plan, c.span)
+	}
+}

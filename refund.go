@@ -68,5 +68,8 @@ func (l *Limiter) Refund(ctx context.Context, d Decision) error {
 	if err == nil && len(answer) != len(r.keys) {
 		err = unavailable(fmt.Errorf("%s: %d integers in the reply, not %d", r.plan.refund.name, len(answer), len(r.keys)))
 	}
+	if err == nil {
+		l.reporter.refunds.Add(1)
+	}
 	return l.named(err)
 }

@@ -21,6 +21,7 @@ type VirtualRedis struct {
 	there map[string]time.Time // until when a process is there
 	state string
 	delay time.Duration
+	fault virtualError
 	gone  map[string]bool // processes that crashed
 	runs  map[string]int  // of scripts, by verb
 }
@@ -41,7 +42,15 @@ func (v *VirtualRedis) Hang() { v.set("hangs") }
 func (v *VirtualRedis) Refuse() { v.set("refuses") }
 
 // Fault has it answer every script with a fault, until Return.
-func (v *VirtualRedis) Fault() { v.set("fault") }
+func (v *VirtualRedis) Fault() { v.FaultOf("OOM command not allowed when used memory > 'maxmemory'.") }
+
+// FaultOf has it answer every script with an error of that text, until Return.
+func (v *VirtualRedis) FaultOf(text string) {
+	v.set("fault")
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.fault = virtualError(text)
+}
 
 // Return has it answer again.
 func (v *VirtualRedis) Return() { v.set("") }
@@ -92,14 +101,14 @@ func (v *VirtualRedis) ProcessPipelineHook(next redis.ProcessPipelineHook) redis
 func (v *VirtualRedis) ProcessHook(redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		v.mu.Lock()
-		state, delay := v.state, v.delay
+		state, delay, fault := v.state, v.delay, v.fault
 		v.mu.Unlock()
 		switch state {
 		case "hangs":
 			<-ctx.Done()
 			return ctx.Err()
 		case "fault":
-			return virtualError("OOM command not allowed when used memory > 'maxmemory'.")
+			return fault
 		case "refuses":
 			return &net.OpError{Op: "dial", Err: errors.New("connection refused")}
 		}

@@ -137,6 +137,8 @@ func TestFaultsOnCluster(t *testing.T) {
 	c := startCluster(t, redis8)
 	t.Run("a master that has become a replica", func(t *testing.T) { testDemotedMaster(t, c) })
 	c.awaitWhole(t)
+	t.Run("calls while a replica takes over", func(t *testing.T) { testCallsInFailoverOfB69(t, c) })
+	c.awaitWhole(t)
 	t.Run("keys on the move", func(t *testing.T) { testKeysOnTheMove(t, c) })
 	t.Run("a log that is out while its slot moves", func(t *testing.T) { testLogThatIsOut(t, c) })
 }
@@ -287,6 +289,60 @@ func testDemotedMaster(t *testing.T, c *cluster) {
 		require.Equal(t, readOnly, refused > 0)
 		require.LessOrEqual(t, refused, int64(3), "it is redirected three times at most")
 		requireRemaining(t, limiter, 3)
+	}
+}
+
+// B69: calls that come while a replica takes over are decided by Redis or by the failure policy, and soon after that by Redis alone.
+func testCallsInFailoverOfB69(t *testing.T, c *cluster) {
+	const (
+		timeout = 100 * time.Millisecond
+		soon    = 5 * time.Second
+	)
+	key, _ := foreignKey(t, c.rdb, "tenant:42") // of a master that has not been exchanged yet
+	limiter, err := newClient(t, c.newRedis(t, nil)).Limiter("limiter", ration.FixedWindow{Limit: 10_000, Window: time.Hour},
+		ration.WithTimeout(timeout), ration.OnFailure(ration.FailOpen()))
+	require.NoError(t, err)
+	await(t, "a decision by Redis", func(ctx context.Context) error {
+		_, err := byRedis(limiter.Allow(ctx, key))
+		return err
+	})
+	over, called := make(chan struct{}), make(chan []timedCall, 1)
+	go func() {
+		tick := time.NewTicker(timeout / 20)
+		defer tick.Stop()
+		var calls []timedCall
+		for {
+			calls = append(calls, makeCall(limiter, key))
+			select {
+			case <-tick.C:
+			case <-over:
+				called <- calls
+				return
+			case <-t.Context().Done():
+				return
+			}
+		}
+	}()
+	c.failOver(t, key)
+	close(over)
+	for _, call := range <-called {
+		require.NoError(t, call.err)
+		require.True(t, call.decision.Allowed)
+		if call.decision.Source != ration.SourceRedis {
+			require.Equal(t, ration.SourceFailOpen, call.decision.Source)
+			require.ErrorIs(t, call.decision.Cause, ration.ErrUnavailable)
+		}
+	}
+	tick := time.NewTicker(timeout)
+	defer tick.Stop()
+	for calls := 0; ; calls++ {
+		require.Less(t, calls, int(soon/timeout), "no decision by Redis")
+		d, err := limiter.Allow(t.Context(), key)
+		require.NoError(t, err)
+		if d.Source == ration.SourceRedis {
+			return
+		}
+		<-tick.C
 	}
 }
 

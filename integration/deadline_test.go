@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"math"
 	"runtime"
+	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -16,6 +16,14 @@ import (
 	"github.com/go-ration/ration"
 )
 
+// trouble is a state of the world in which Redis gives no answer in time.
+type trouble struct {
+	rdb    redis.UniversalClient
+	impose func(t *testing.T) (lift func())
+	quiet  bool // nothing says that there is no answer: each call takes its timeout
+	hangs  bool // a call that has been sent waits in the redis client
+}
+
 // A server that stands still costs each caller its timeout and no more, whatever the options of the redis client; nobody
 // takes the silence for a denial, and nothing is left behind once the server goes on.
 //
@@ -23,14 +31,108 @@ import (
 func TestServerHangs(t *testing.T) {
 	s := startServer(t, redis8)
 	for name, change := range map[string]func(*redis.Options){
-		"default options":         nil,
+		"default timeouts":        nil,
 		"with the context":        func(o *redis.Options) { o.ContextTimeoutEnabled = true },
 		"without any timeout":     func(o *redis.Options) { o.ReadTimeout, o.WriteTimeout, o.PoolTimeout = -1, -1, time.Hour },
 		"a pool of one":           func(o *redis.Options) { o.PoolSize = 1 },
 		"retries and a long dial": func(o *redis.Options) { o.MaxRetries, o.DialTimeout = 10, time.Minute },
 	} {
-		t.Run(name, func(t *testing.T) { testServerHangs(t, s, change) })
+		t.Run(name, func(t *testing.T) {
+			testTimeoutHolds(t, trouble{rdb: newHangRedis(t, s.addr, change), impose: s.box.pause, quiet: true, hangs: true})
+		})
 	}
+}
+
+// The timeout holds in whatever state Redis, the way there or the redis client is; so does the bound on what calls leave behind,
+// and when the state is over, Redis decides again.
+//
+// It is not parallel: it counts goroutines, and measures time.
+func TestTimeoutHolds(t *testing.T) {
+	s := startServer(t, redis8)
+	for name, prepare := range map[string]func(t *testing.T, s *server) trouble{
+		"the server's process is gone": func(t *testing.T, s *server) trouble {
+			r := startRoad(t, s.addr)
+			return trouble{rdb: newHangRedis(t, r.addr, nil), impose: r.refuse}
+		},
+		"connections break": func(t *testing.T, s *server) trouble {
+			r := startRoad(t, s.addr)
+			return trouble{rdb: newHangRedis(t, r.addr, nil), impose: r.resetAll}
+		},
+		"whatever is sent is lost": func(t *testing.T, s *server) trouble {
+			r := startRoad(t, s.addr)
+			return trouble{rdb: newHangRedis(t, r.addr, nil), impose: r.loseAll, quiet: true, hangs: true}
+		},
+		"connections are accepted, and nothing else": func(t *testing.T, s *server) trouble {
+			d := startDoor(t, s.addr)
+			return trouble{
+				rdb:    newHangRedis(t, d.addr, nil),
+				impose: func(*testing.T) (lift func()) { return d.keepSilent() },
+				hangs:  true,
+			}
+		},
+		"a byte a second": func(t *testing.T, s *server) trouble {
+			r := startRoad(t, s.addr)
+			return trouble{rdb: newHangRedis(t, r.addr, nil), impose: r.trickleReplies, quiet: true, hangs: true}
+		},
+		"the pool is used up": poolUsedUp,
+		"dialing hangs":       dialingHangs,
+		"a cluster without a master": func(t *testing.T, _ *server) trouble {
+			rdb, r := startClusterBehindRoad(t)
+			return trouble{rdb: rdb, impose: r.refuse}
+		},
+		"a cluster without an answer": func(t *testing.T, _ *server) trouble {
+			rdb, r := startClusterBehindRoad(t)
+			return trouble{rdb: rdb, impose: r.loseAll, quiet: true, hangs: true}
+		},
+	} {
+		t.Run(name, func(t *testing.T) { testTimeoutHolds(t, prepare(t, s)) })
+	}
+}
+
+// newHangRedis makes a redis client on an address, whose pool is not what bounds the calls on their way.
+func newHangRedis(t *testing.T, addr string, change func(*redis.Options)) *redis.Client {
+	t.Helper()
+	return (&server{addr: addr}).newRedis(t, func(o *redis.Options) {
+		o.PoolSize = hangPool
+		if change != nil {
+			change(o)
+		}
+	})
+}
+
+// startClusterBehindRoad starts a cluster of one master, which says that it is at the end of the road.
+func startClusterBehindRoad(t *testing.T) (*redis.ClusterClient, *road) {
+	t.Helper()
+	s, _ := startClusterOfOne(t, redis8)
+	r := startRoad(t, s.addr)
+	s.announce(t, r.addr)
+	rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{r.addr}, PoolSize: hangPool})
+	t.Cleanup(func() { _ = rdb.Close() })
+	return rdb, r
+}
+
+// poolUsedUp is a redis client whose one connection somebody has, for as long as he likes.
+func poolUsedUp(t *testing.T, s *server) trouble {
+	rdb := s.newRedis(t, func(o *redis.Options) { o.PoolSize, o.PoolTimeout = 1, time.Hour })
+	return trouble{rdb: rdb, quiet: true, impose: func(t *testing.T) (lift func()) {
+		t.Helper()
+		taken := rdb.Conn()
+		require.NoError(t, taken.Ping(t.Context()).Err())
+		return func() { require.NoError(t, taken.Close()) }
+	}}
+}
+
+// dialingHangs is a redis client that has lost its connections, and that gets no new one.
+func dialingHangs(t *testing.T, s *server) trouble {
+	d := startDoor(t, s.addr)
+	dialer := &hangingDialer{}
+	rdb := newHangRedis(t, d.addr, func(o *redis.Options) { o.Dialer = dialer.dial })
+	return trouble{rdb: rdb, impose: func(t *testing.T) (lift func()) {
+		t.Helper()
+		lift = dialer.hang(t)
+		d.hangUp()
+		return lift
+	}}
 }
 
 const (
@@ -39,52 +141,57 @@ const (
 	hangSlack = time.Second
 	// hangPlaces bounds the calls on their way.
 	hangPlaces = 20
+	hangPool   = 2 * hangPlaces
+	// hangCallers call at once, more of them than there are places.
+	hangCallers = 64
 )
 
-func testServerHangs(t *testing.T, s *server, change func(*redis.Options)) {
-	rdb := s.newRedis(t, change)
-	client, err := ration.New(rdb,
-		ration.WithPrefix(freshPrefix()), ration.WithTimeout(hangTimeout), ration.WithMaxInFlight(hangPlaces),
-		ration.WithBreaker(ration.Breaker{Failures: math.MaxInt, Share: 1}), ration.OnFailure(ration.FailClosed()))
-	require.NoError(t, err)
-	defer client.Close()
+func testTimeoutHolds(t *testing.T, in trouble) {
+	client := newClient(t, in.rdb, ration.WithTimeout(hangTimeout), ration.WithMaxInFlight(hangPlaces), withoutBreaker())
 	limiter, err := client.Limiter("limiter", ration.FixedWindow{Limit: 1000, Window: time.Hour})
 	require.NoError(t, err)
-	await(t, "a decision", func(ctx context.Context) error {
-		_, err := byRedis(limiter.Allow(ctx, "tenant:42"))
-		return err
-	})
+	awaitRedis := func() {
+		await(t, "decisions to come from Redis", func(ctx context.Context) error {
+			_, err := byRedis(limiter.Allow(ctx, "tenant:42"))
+			return err
+		})
+	}
+	awaitRedis()
 	ofRedis := goroutinesIn(redisPackage)
 
-	unpause := s.box.pause(t)
-	calls := make([]hungCall, 5+5*hangPlaces)
-	for i := range 5 {
-		calls[i] = makeCall(limiter)
-	}
-	var group sync.WaitGroup
-	for i := 5; i < len(calls); i++ {
-		group.Go(func() { calls[i] = makeCall(limiter) })
-	}
-	group.Wait()
+	lift := in.impose(t)
+	calls := slices.Concat(makeCalls(limiter, "tenant:42", 1, 5), makeCalls(limiter, "tenant:42", hangCallers, 3))
+	hung, hungOfRedis := goroutinesIn(executorType), goroutinesIn(redisPackage)
 	for _, c := range calls {
-		require.ErrorIs(t, c.err, ration.ErrUnavailable)
-		require.ErrorIs(t, c.err, ration.ErrTimeout)
-		require.False(t, c.decision.Allowed)
-		require.GreaterOrEqual(t, c.took, hangTimeout)
+		c.requireDecidedWithout(t)
 		require.Less(t, c.took, hangTimeout+hangSlack)
+		if in.quiet {
+			require.ErrorIs(t, c.decision.Cause, ration.ErrTimeout)
+			require.GreaterOrEqual(t, c.took, hangTimeout)
+		}
 	}
-	hung := goroutinesIn(executorType)
-	require.Positive(t, hung, "no call hangs, or the type has another name")
+	require.True(t, hung > 0 || !in.hangs, "no call hangs, or the type has another name")
 	require.LessOrEqual(t, hung, hangPlaces)
-	// The redis client may dial in a goroutine of its own for each call, and look after its pool in one or two.
-	require.LessOrEqual(t, goroutinesIn(redisPackage), ofRedis+2*hangPlaces+2)
+	// The redis client may dial in a goroutine for each connection of its pool, though no call waits for it any more, and look after
+	// the pool in one or two.
+	require.LessOrEqual(t, hungOfRedis, ofRedis+hangPool+hangPlaces+2)
+	t.Logf("%d calls hang, %d goroutines in the redis client, which had %d", hung, hungOfRedis, ofRedis)
 
-	unpause()
-	await(t, "decisions to come from Redis again", func(ctx context.Context) error {
-		_, err := byRedis(limiter.Allow(ctx, "tenant:42"))
-		return err
-	})
+	lift()
+	awaitRedis()
 	client.Close()
+	awaitGoroutines(t, ofRedis)
+}
+
+// awaitCallsEnded waits until nothing is left behind of calls: not what gives back late grants either.
+func awaitCallsEnded(t *testing.T) {
+	t.Helper()
+	awaitGoroutines(t, math.MaxInt)
+}
+
+// awaitGoroutines waits until no call is on its way, and the redis clients have no more goroutines than they had.
+func awaitGoroutines(t *testing.T, ofRedis int) {
+	t.Helper()
 	await(t, "goroutines to end", func(context.Context) error {
 		ours, theirs := goroutinesIn(executorType), goroutinesIn(redisPackage)
 		if ours > 0 || theirs > ofRedis {
@@ -111,18 +218,6 @@ func goroutinesIn(name string) int {
 		}
 	}
 	return n
-}
-
-type hungCall struct {
-	decision ration.Decision
-	err      error
-	took     time.Duration
-}
-
-func makeCall(limiter *ration.Limiter) hungCall {
-	begin := time.Now()
-	d, err := byRedis(limiter.Allow(context.Background(), "tenant:42"))
-	return hungCall{d, err, time.Since(begin)}
 }
 
 // Close comes back while the server hangs, and so does the call that it finds on its way.

@@ -3,9 +3,7 @@ package integration
 import (
 	"context"
 	"fmt"
-	"io"
 	"net"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -15,53 +13,14 @@ import (
 	"github.com/go-ration/ration"
 )
 
-// pointer is an address that connections can be made to, and that points to a server which may change: a name in a DNS, or a
-// proxy, which leaves the connections that are open where they are.
-type pointer struct {
-	addr   string
-	target atomic.Pointer[string]
-}
-
-func startPointer(t *testing.T, target string) *pointer {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = listener.Close() })
-	p := &pointer{addr: listener.Addr().String()}
-	p.target.Store(&target)
-	go func() {
-		for {
-			client, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			go p.forward(client)
-		}
-	}()
-	return p
-}
-
-// forward carries one connection, until either side closes it.
-func (p *pointer) forward(client net.Conn) {
-	defer func() { _ = client.Close() }()
-	server, err := net.Dial("tcp", *p.target.Load())
-	if err != nil {
-		return
-	}
-	go func() {
-		_, _ = io.Copy(server, client)
-		_ = server.Close()
-	}()
-	_, _ = io.Copy(client, server)
-}
-
 // B69: the server behind an address has become a replica, and the address points to the new master; the connections to the
-// old one are still open. Each of them costs one call, which charges nothing, before the redis client gives it up.
+// old one are still open. Each of them costs one call, which charges nothing and is decided by the failure policy, before the redis
+// client gives it up: with ten connections, and ten calls a second, that is over in a second.
 func TestDemotedServerOfB69(t *testing.T) {
 	t.Parallel()
 	const connections = 10
 	p := startPair(t)
-	door := startPointer(t, p.master.Options().Addr)
+	door := startDoor(t, p.master.Options().Addr)
 	rdb := redis.NewClient(&redis.Options{Addr: door.addr})
 	t.Cleanup(func() { _ = rdb.Close() })
 	keepConnections(t, rdb, connections)
@@ -78,8 +37,10 @@ func TestDemotedServerOfB69(t *testing.T) {
 	require.NoError(t, err)
 	require.False(t, d.Allowed)
 	for range connections {
-		_, err := byRedis(limiter.Allow(t.Context(), "tenant:42"))
+		d, err := byRedis(limiter.Allow(t.Context(), "tenant:42"))
 		fault{answer: "READONLY"}.require(t, err)
+		require.Equal(t, ration.SourceFailClosed, d.Source)
+		require.False(t, d.Allowed)
 	}
 	requireAllowed(t, limiter, 3)
 	require.EqualValues(t, 1, rdb.PoolStats().TotalConns)

@@ -70,3 +70,23 @@ func TestLocalWhileServerHangs(t *testing.T) {
 		require.Equal(t, 100-granted, d.Remaining)
 	})
 }
+
+// B71: what FailOpen lets through while there is no server says so, and why; what remains is not made up.
+func TestFailOpenLeavesATraceOfB71(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, redis8)
+	limiter, err := newClient(t, s.newRedis(t, nil)).Limiter("limiter", fivePerMinute, ration.OnFailure(ration.FailOpen()))
+	require.NoError(t, err)
+	requireAllowed(t, limiter, 4)
+	s.box.stop(t)
+	for range 10 {
+		d, err := limiter.Allow(t.Context(), "tenant:42")
+		require.NoError(t, err)
+		require.True(t, d.Allowed)
+		require.EqualValues(t, 1, d.Granted)
+		require.Equal(t, ration.SourceFailOpen, d.Source)
+		require.ErrorIs(t, d.Cause, ration.ErrUnavailable)
+		require.Zero(t, d.Remaining)
+		require.Zero(t, d.ResetAfter)
+	}
+}

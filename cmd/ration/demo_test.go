@@ -149,16 +149,21 @@ func TestDemoUnreachable(t *testing.T) {
 func TestDemoDecidesNothing(t *testing.T) {
 	t.Parallel()
 	redis := startRedis(t)
+	refuse(redis, "NOPERM no scripts for you")
+	got := command(t.Context(), nil, "demo", "--redis", "redis://"+redis.Addr(), "--duration", "100ms")
+	require.Equal(t, 1, got.status)
+	require.Equal(t, "ration: no request was decided: limiter \"demo\": redis unavailable: fault of configuration: NOPERM no scripts for you\n", got.err)
+}
+
+// refuse has a Redis answer an error to every script.
+func refuse(redis *miniredis.Miniredis, text string) {
 	redis.Server().SetPreHook(func(c *server.Peer, cmd string, _ ...string) bool {
 		if cmd != "EVALSHA" {
 			return false
 		}
-		c.WriteError("NOPERM no scripts for you")
+		c.WriteError(text)
 		return true
 	})
-	got := command(t.Context(), nil, "demo", "--redis", "redis://"+redis.Addr(), "--duration", "100ms")
-	require.Equal(t, 1, got.status)
-	require.Equal(t, "ration: no request was decided: limiter \"demo\": redis unavailable: fault of configuration: NOPERM no scripts for you\n", got.err)
 }
 
 // Errors have a column if there are any.

@@ -1,5 +1,5 @@
-// Command ration tries rate limits: on a fleet that overloads a shared quota, on the access log of a web server, and on a
-// trace of arrivals.
+// Command ration tries rate limits: on a fleet that overloads a shared quota, on the access log of a web server, on a trace of
+// arrivals, and in an outage of Redis.
 package main
 
 import (

@@ -105,6 +105,32 @@ func TestMistakes(t *testing.T) {
 			"ration: --plan: want a span of time, such as s, 10m, 1.5h or 2d (m is a minute)\n" +
 			"  fixed-window 60/2w\n" +
 			"                  ^^\n"},
+		{"no such policy", []string{"drill", "--policy", "half-open"}, "ration: --policy \"half-open\": want local, open or closed\n"},
+		{"a drill of nobody", []string{"drill", "--instances", "0"}, "ration: 0 instances: want 1 to 100\n"},
+		{"a drill without load", []string{"drill", "--load", "-1"}, "ration: a load of -1: want a number above 0\n"},
+		{"a drill without a timeout", []string{"drill", "--timeout", "0"}, "ration: a timeout of 0s: want more than 0\n"},
+		{"a phase too short", []string{"drill", "--phase", "99ms"}, "ration: a phase of 99ms: want 100ms to 10m0s\n"},
+		{
+			"a part of a millisecond",
+			[]string{"drill", "--latency", "1500us"},
+			"ration: a latency of 1.5ms: want whole milliseconds, 1ms to 10s\n",
+		},
+		{
+			"a drill of too little",
+			[]string{"drill", "--plan", "fixed-window 1/1h"},
+			"ration: 3 times fixed-window 1/1h is not one request in 27s: raise the load or the phase\n",
+		},
+		{
+			"a drill of too much",
+			[]string{"drill", "--load", "1000"},
+			"ration: 1000 times token-bucket 100/s burst 20 is 2700000 requests in 27s: at most 1000000, so lower the load or the phase\n",
+		},
+		{
+			"a drill of a socket",
+			[]string{"drill", "--redis", "unix:///nothing"},
+			"ration: drill breaks TCP connections, and not those to a socket: name Redis by redis://host:port\n",
+		},
+		{"a picture of a drill", []string{"drill", "--plot", "a.pdf"}, "ration: --plot a.pdf: want a file that ends in .svg or .png\n"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -116,7 +142,7 @@ func TestMistakes(t *testing.T) {
 
 func TestHelp(t *testing.T) {
 	t.Parallel()
-	for _, args := range [][]string{{}, {"--help"}, {"demo", "--help"}, {"replay", "--help"}, {"simulate", "--help"}} {
+	for _, args := range [][]string{{}, {"--help"}, {"demo", "--help"}, {"replay", "--help"}, {"simulate", "--help"}, {"drill", "--help"}} {
 		got := command(t.Context(), nil, args...)
 		require.Zero(t, got.status)
 		require.Empty(t, got.err)

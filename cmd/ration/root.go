@@ -32,7 +32,8 @@ func newRoot() *cobra.Command {
 		Short: "Try rate limits that a fleet of services shares through Redis",
 		Example: `  ration demo
   ration replay access.log --plan "token-bucket 1/2s burst 5"
-  ration simulate --plot plans.svg`,
+  ration simulate --plot plans.svg
+  ration drill --policy local`,
 		Version:       version(),
 		SilenceErrors: true,
 		SilenceUsage:  true,
@@ -42,7 +43,7 @@ func newRoot() *cobra.Command {
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return fmt.Errorf("%w (see %s --help)", err, c.CommandPath())
 	})
-	root.AddCommand(newDemo(), newReplay(), newSimulate())
+	root.AddCommand(newDemo(), newReplay(), newSimulate(), newDrill())
 	return root
 }
 

@@ -1,4 +1,5 @@
-// Package chart draws what plans let through of a trace of arrivals, over time, in one panel for each plan.
+// Package chart draws what was let through over time: by plans of a trace of arrivals, in one panel for each plan, and by a fleet in
+// an outage.
 package chart
 
 import (
@@ -42,20 +43,26 @@ const (
 // Draw draws the outcomes of a trace, at least one and at most MaxPanels.
 func Draw(w io.Writer, format Format, title string, t simulate.Trace, outcomes []simulate.Outcome) error {
 	height := headHeight + vg.Length(len(outcomes))*(panelHeight+panelGap) + footHeight + 2*margin
+	return drawPicture(w, format, height, func(c draw.Canvas) {
+		drawHead(c, title, []entry{{arrivedColour, "arrived"}, {admittedColour, "admitted"}})
+		drawPanels(draw.Crop(c, 0, 0, 0, -headHeight), t, outcomes)
+	})
+}
+
+// drawPicture makes a picture, margins and all, of what is drawn.
+func drawPicture(w io.Writer, format Format, height vg.Length, content func(draw.Canvas)) error {
 	var picture vg.CanvasWriterTo
 	if format == SVG {
 		picture = vgsvg.New(width, height)
 	} else {
 		picture = vgimg.PngCanvas{Canvas: vgimg.NewWith(vgimg.UseWH(width, height), vgimg.UseDPI(dotsPerInch))}
 	}
-	canvas := draw.Crop(draw.NewCanvas(picture, width, height), margin, -margin, margin, -margin)
-	drawHead(canvas, title)
-	drawPanels(draw.Crop(canvas, 0, 0, 0, -headHeight), t, outcomes)
-	var content bytes.Buffer
-	if _, err := picture.WriteTo(&content); err != nil {
+	content(draw.Crop(draw.NewCanvas(picture, width, height), margin, -margin, margin, -margin))
+	var file bytes.Buffer
+	if _, err := picture.WriteTo(&file); err != nil {
 		return err
 	}
-	data := content.Bytes()
+	data := file.Bytes()
 	if format == SVG {
 		// An SVG names its fonts, and not everyone has this one.
 		data = bytes.ReplaceAll(data, []byte("font-family:Liberation Sans;"), []byte("font-family:Liberation Sans,Arial,Helvetica,sans-serif;"))

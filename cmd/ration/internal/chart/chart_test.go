@@ -32,18 +32,7 @@ func TestSVG(t *testing.T) {
 	trace, some := outcomes(chart.MaxPanels)
 	var picture bytes.Buffer
 	require.NoError(t, chart.Draw(&picture, chart.SVG, "<a> & b: 2 arrivals", trace, some))
-	texts := make(map[string]int)
-	decoder := xml.NewDecoder(&picture)
-	for {
-		token, err := decoder.Token()
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		require.NoError(t, err)
-		if text, ok := token.(xml.CharData); ok {
-			texts[strings.TrimSpace(string(text))]++
-		}
-	}
+	texts := textsOf(t, &picture)
 	for text, want := range map[string]int{
 		"<a> & b: 2 arrivals": 1,
 		"arrived":             1,
@@ -54,6 +43,23 @@ func TestSVG(t *testing.T) {
 		"time (seconds)": 1,
 	} {
 		require.Equal(t, want, texts[text], "%s in %v", text, texts)
+	}
+}
+
+// textsOf counts the texts of an SVG.
+func textsOf(t *testing.T, picture io.Reader) map[string]int {
+	t.Helper()
+	texts := make(map[string]int)
+	decoder := xml.NewDecoder(picture)
+	for {
+		token, err := decoder.Token()
+		if errors.Is(err, io.EOF) {
+			return texts
+		}
+		require.NoError(t, err)
+		if text, ok := token.(xml.CharData); ok {
+			texts[strings.TrimSpace(string(text))]++
+		}
 	}
 }
 

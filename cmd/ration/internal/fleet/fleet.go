@@ -67,7 +67,7 @@ func New(config Config) (*Fleet, error) {
 func (f *Fleet) check() error {
 	c := f.config
 	var err error
-	if f.rate, err = rateOf(c.Plan); err != nil {
+	if f.rate, err = RateOf(c.Plan); err != nil {
 		return err
 	}
 	offers := f.rate * c.Load * c.Duration.Seconds()

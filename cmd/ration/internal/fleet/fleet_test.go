@@ -79,7 +79,7 @@ func TestLimit(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			got, err := limit(c.plan, c.from, c.until)
+			got, err := Limit(c.plan, c.from, c.until)
 			require.NoError(t, err)
 			require.Equal(t, c.want, got)
 		})

@@ -3,6 +3,7 @@ package fleet
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"sync/atomic"
 	"time"
@@ -66,7 +67,8 @@ func newInstance(config Config, key string) (*instance, error) {
 		latency: hdrhistogram.New(1, max(2*config.Timeout, time.Second).Microseconds(), 2),
 	}
 	var err error
-	if i.client, err = ration.New(i.rdb, ration.WithTimeout(config.Timeout), ration.OnFailure(ration.FailClosed())); err != nil {
+	if i.client, err = ration.New(i.rdb, ration.WithTimeout(config.Timeout), ration.OnFailure(ration.FailClosed()),
+		ration.WithLogger(slog.New(slog.DiscardHandler))); err != nil {
 		_ = i.rdb.Close()
 		return nil, err
 	}

@@ -9,8 +9,8 @@ import (
 	"github.com/go-ration/ration"
 )
 
-// rateOf is the rate of a plan, in units a second.
-func rateOf(plan ration.Plan) (float64, error) {
+// RateOf is the rate of a plan, in units a second.
+func RateOf(plan ration.Plan) (float64, error) {
 	switch p := plan.(type) {
 	case ration.TokenBucket:
 		return perSecond(p.Rate.Units, p.Rate.Per), nil

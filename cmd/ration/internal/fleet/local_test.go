@@ -89,10 +89,10 @@ func TestRateOf(t *testing.T) {
 		ration.SlidingWindow{Limit: 5, Window: 100 * time.Millisecond}: 50,
 		ration.SlidingLog{Limit: 5, Window: 100 * time.Millisecond}:    50,
 	} {
-		got, err := rateOf(plan)
+		got, err := RateOf(plan)
 		require.NoError(t, err)
 		require.InDelta(t, want, got, 1e-9)
 	}
-	_, err := rateOf(nil)
+	_, err := RateOf(nil)
 	require.Error(t, err)
 }

@@ -60,16 +60,16 @@ func (f *Fleet) result() (Result, error) {
 	}
 	r.Span = time.Duration(latest-from) * time.Microsecond
 	var err error
-	if r.Limit, err = limit(f.config.Plan, from, latest); err != nil {
+	if r.Limit, err = Limit(f.config.Plan, from, latest); err != nil {
 		return Result{}, err
 	}
 	r.Excess, err = audit.Excess(f.config.Plan, admissions)
 	return r, err
 }
 
-// limit is the most units that a plan can grant between two moments of the server's clock, in microseconds since 1970, if
-// the first of them is that of a fresh key's first grant.
-func limit(plan ration.Plan, from, until int64) (int64, error) {
+// Limit is the most units that a plan can grant between two moments of one clock, in microseconds since 1970, if the first of
+// them is that of a fresh key's first grant.
+func Limit(plan ration.Plan, from, until int64) (int64, error) {
 	switch p := plan.(type) {
 	case ration.FixedWindow:
 		window := p.Window.Microseconds()

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/url"
 	"strings"
 	"time"
@@ -21,9 +22,12 @@ const dialOnce = 1
 // Server is a Redis that answered.
 type Server struct {
 	name      string
-	newClient func() redis.UniversalClient
+	newClient func(Dialer) redis.UniversalClient
 	single    *redis.Options // unless the URL names more than one server
 }
+
+// Dialer makes a connection to the address of a server.
+type Dialer func(ctx context.Context, network, address string) (net.Conn, error)
 
 // Open finds out what a URL names, and asks it for a sign of life:
 //
@@ -41,7 +45,7 @@ func Open(ctx context.Context, raw string) (*Server, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	rdb := server.newClient()
+	rdb := server.newClient(nil)
 	defer func() { _ = rdb.Close() }()
 	if err := rdb.Ping(ctx).Err(); err != nil {
 		return nil, unreachable(server, err)
@@ -53,7 +57,11 @@ func Open(ctx context.Context, raw string) (*Server, error) {
 }
 
 // NewClient makes a client. Whoever makes it closes it.
-func (s *Server) NewClient() redis.UniversalClient { return s.newClient() }
+func (s *Server) NewClient() redis.UniversalClient { return s.newClient(nil) }
+
+// NewClientThrough makes a client that has all its connections made by a Dialer, to Sentinels and servers of a cluster too; TLS is
+// spoken on top of them. Whoever makes it closes it.
+func (s *Server) NewClientThrough(dial Dialer) redis.UniversalClient { return s.newClient(dial) }
 
 // String is the server's name for people, without password.
 func (s *Server) String() string { return s.name }
@@ -84,9 +92,13 @@ func parse(raw string) (*Server, error) {
 	}
 	o.ContextTimeoutEnabled, o.DialerRetries = true, dialOnce
 	return &Server{
-		name:      "Redis at " + o.Addr,
-		newClient: func() redis.UniversalClient { return redis.NewClient(o) },
-		single:    o,
+		name: "Redis at " + o.Addr,
+		newClient: func(dial Dialer) redis.UniversalClient {
+			own := *o
+			own.Dialer = secured(dial, o.TLSConfig)
+			return redis.NewClient(&own)
+		},
+		single: o,
 	}, nil
 }
 
@@ -101,8 +113,12 @@ func parseSentinel(raw string) (*Server, error) {
 	}
 	o.ContextTimeoutEnabled, o.DialerRetries = true, dialOnce
 	return &Server{
-		name:      fmt.Sprintf("Redis master %s of Sentinel at %s", o.MasterName, strings.Join(o.SentinelAddrs, ", ")),
-		newClient: func() redis.UniversalClient { return redis.NewFailoverClient(o) },
+		name: fmt.Sprintf("Redis master %s of Sentinel at %s", o.MasterName, strings.Join(o.SentinelAddrs, ", ")),
+		newClient: func(dial Dialer) redis.UniversalClient {
+			own := *o
+			own.Dialer = secured(dial, o.TLSConfig)
+			return redis.NewFailoverClient(&own)
+		},
 	}, nil
 }
 
@@ -110,8 +126,9 @@ func clusterServer(o *redis.ClusterOptions) *Server {
 	o.ContextTimeoutEnabled, o.DialerRetries = true, dialOnce
 	return &Server{
 		name: "Redis Cluster at " + strings.Join(o.Addrs, ", "),
-		newClient: func() redis.UniversalClient {
+		newClient: func(dial Dialer) redis.UniversalClient {
 			own := *o // which NewClusterClient changes
+			own.Dialer = secured(dial, o.TLSConfig)
 			return redis.NewClusterClient(&own)
 		},
 	}

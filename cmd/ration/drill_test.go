@@ -1,0 +1,178 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/xml"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-ration/ration/cmd/ration/internal/drill"
+)
+
+// requireDrill fails if what a drill printed is not as it should be, whatever the machine made of the times in it.
+func requireDrill(t *testing.T, policy string, got ended) {
+	t.Helper()
+	requireColumns(t, 80, got.out)
+	require.NotContains(t, got.out, "\x1b", "colours without a terminal")
+	require.Regexp(t, `(?m)^  s  Redis +offered +admitted +by redis +by `+policy+` +p50 ms +p99 ms +max ms +excess$`, got.out)
+	require.Regexp(t, `(?m)^  1  (healthy|stopped) `, got.out)
+	require.Regexp(t, `(?m)^bound +measured +allowed$`, got.out)
+	require.Regexp(t, `(?m)^slowest decision `, got.out)
+	if strings.Contains(got.out, "BROKEN") {
+		require.Equal(t, 1, got.status)
+		require.Regexp(t, `^ration: the outage broke bounds: \d+ of \d+\n$`, got.err)
+		return
+	}
+	require.Equal(t, ended{0, got.out, ""}, got)
+	require.Contains(t, got.out, "held.\n")
+}
+
+// phase finds the numbers of the first phase in which Redis was in a state: offered, admitted, of quota, by redis, by the policy, p99.
+func phase(t *testing.T, out, state string) []string {
+	t.Helper()
+	return row(t, out, state+",")[1:]
+}
+
+func TestDrill(t *testing.T) {
+	t.Parallel()
+	for _, policy := range []string{"local", "open", "closed"} {
+		t.Run(policy, func(t *testing.T) {
+			t.Parallel()
+			redis := startRedis(t)
+			picture := filepath.Join(t.TempDir(), "outage.svg")
+			got := command(t.Context(), nil, "drill", "--redis", "redis://"+redis.Addr(), "--plan", "token-bucket 50/s burst 20",
+				"--instances", "2", "--policy", policy, "--phase", "500ms", "--timeout", "100ms", "--latency", "300ms", "--plot", picture)
+			requireDrill(t, policy, got)
+			require.Contains(t, got.out, "token-bucket 50/s burst 20, shared by 2 instances, which are offered 150/s\n"+
+				"through Redis at "+redis.Addr()+", breaking only connections to it\ntimeout 100ms, policy "+policy+"\n")
+			require.NotEqual(t, "0", phase(t, got.out, "healthy")[3], "by Redis")
+			for _, state := range []string{"stopped", "killed", "slow"} {
+				require.NotEqual(t, "0", phase(t, got.out, state)[4], "without Redis, which is %s", state)
+				require.Contains(t, got.out, "admitted while "+state)
+			}
+			require.Empty(t, redis.Keys())
+
+			file, err := os.Open(picture)
+			require.NoError(t, err)
+			defer func() { _ = file.Close() }()
+			require.NoError(t, xml.NewDecoder(file).Decode(new(struct{})))
+		})
+	}
+}
+
+// A cluster is broken as a whole; here one of a single server.
+func TestDrillOnCluster(t *testing.T) {
+	t.Parallel()
+	redis := startRedis(t)
+	got := command(t.Context(), nil, "drill", "--redis", "redis://"+redis.Addr()+"?addr="+redis.Addr(),
+		"--instances", "2", "--phase", "500ms", "--timeout", "100ms")
+	requireDrill(t, "local", got)
+	require.Contains(t, got.out, "through Redis Cluster at ")
+	require.NotEqual(t, "0", phase(t, got.out, "healthy")[3], "by Redis")
+	require.NotEqual(t, "0", phase(t, got.out, "stopped")[4], "by local")
+	require.Empty(t, redis.Keys())
+}
+
+// The server is a process of its own, and nothing is left of it.
+func TestDrillOwnServer(t *testing.T) {
+	if _, err := exec.LookPath("redis-server"); err != nil {
+		t.Skip("no redis-server in PATH: a Redis that is really stopped and killed is not tested")
+	}
+	directory := t.TempDir()
+	t.Setenv("TMPDIR", directory)
+	got := command(t.Context(), nil, "drill", "--instances", "2", "--phase", "500ms", "--timeout", "100ms")
+	requireDrill(t, "local", got)
+	require.Contains(t, got.out, "through a redis-server of its own\n")
+	require.NotEqual(t, "0", phase(t, got.out, "healthy")[3], "by Redis")
+	for _, state := range []string{"stopped", "killed", "slow"} {
+		require.NotEqual(t, "0", phase(t, got.out, state)[4], "without Redis, which is %s", state)
+	}
+	require.Empty(t, filesIn(t, directory))
+}
+
+// A drill that is interrupted prints what there is, and leaves nothing behind.
+func TestDrillInterrupted(t *testing.T) {
+	t.Parallel()
+	redis := startRedis(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	reader, writer := io.Pipe()
+	var seen bytes.Buffer
+	read := make(chan error, 1)
+	go func() {
+		buffer := make([]byte, 4096)
+		for {
+			n, err := reader.Read(buffer)
+			seen.Write(buffer[:n])
+			if strings.Contains(seen.String(), "\n  2  stopped ") {
+				cancel()
+			}
+			if err != nil {
+				read <- err
+				return
+			}
+		}
+	}()
+	var errOut bytes.Buffer
+	status := run(ctx, []string{"drill", "--redis", "redis://" + redis.Addr(), "--phase", "1200ms", "--timeout", "100ms"}, nil, writer, &errOut)
+	require.NoError(t, writer.Close())
+	require.ErrorIs(t, <-read, io.EOF)
+	requireDrill(t, "local", ended{status, seen.String(), errOut.String()})
+	require.Contains(t, seen.String(), "\nstopped, ")
+	require.NotContains(t, seen.String(), "killed")
+	require.Empty(t, redis.Keys())
+}
+
+// A Redis that decides nothing need not be broken.
+func TestDrillDecidesNothing(t *testing.T) {
+	t.Parallel()
+	redis := startRedis(t)
+	refuse(redis, "NOPERM no scripts for you")
+	got := command(t.Context(), nil, "drill", "--redis", "redis://"+redis.Addr(), "--phase", "400ms")
+	require.Equal(t, 1, got.status)
+	require.Equal(t, "ration: before anything was broken, Redis did not decide: limiter \"drill\": redis unavailable: fault of configuration: NOPERM no scripts for you\n", got.err)
+}
+
+func TestDrillWithoutServer(t *testing.T) {
+	t.Setenv("PATH", t.TempDir())
+	got := command(t.Context(), nil, "drill")
+	require.Equal(t, ended{1, "", "ration: drill needs redis-server in PATH, or --redis URL\n"}, got)
+}
+
+func TestJudgeDrill(t *testing.T) {
+	t.Parallel()
+	bounds := []drill.Bound{{Status: drill.Held}, {Status: drill.NotJudged}}
+	require.NoError(t, judgeDrill(bounds))
+	require.Equal(t, "The bound held.", verdict(bounds))
+	bounds = append(bounds, drill.Bound{Status: drill.Held})
+	require.Equal(t, "All 2 bounds held.", verdict(bounds))
+	bounds = append(bounds, drill.Bound{Status: drill.Broken})
+	require.ErrorIs(t, judgeDrill(bounds), errBroken)
+	require.EqualError(t, judgeDrill(bounds), "the outage broke bounds: 1 of 3")
+	require.Equal(t, "1 of the 3 bounds did not hold.", verdict(bounds))
+}
+
+func TestDrillRemarks(t *testing.T) {
+	t.Parallel()
+	require.Empty(t, drillRemarks(drill.Run{}, []drill.Bound{{Status: drill.Held}}))
+	why := drill.Bound{Status: drill.NotJudged, Why: "there is too little"}
+	require.Equal(t, []string{"\nNot judged where there is too little."}, drillRemarks(drill.Run{}, []drill.Bound{why, why}))
+	for want, r := range map[string]drill.Run{
+		"1 request could not be offered":                      {Late: 1},
+		"2 requests got no decision, the last because: unexp": {Errors: 2, LastError: io.ErrUnexpectedEOF},
+		"The key could not be deleted":                        {Leftover: io.ErrUnexpectedEOF},
+		"busy with other things at times, for 20ms":           {Stalls: []drill.Stall{{From: 0, Until: 20 * time.Millisecond}}},
+	} {
+		remarks := drillRemarks(r, nil)
+		require.Len(t, remarks, 1)
+		require.Contains(t, remarks[0], want)
+	}
+}

@@ -1,0 +1,84 @@
+package ration
+
+import (
+	"errors"
+	"sync/atomic"
+)
+
+// Stats is what a Client has done since it was made, and how it stands now: for metrics that count and for a look. The numbers are read
+// one after the other, while others go on.
+type Stats struct {
+	// Decisions are those made, by who made them; looks too. All sources are there.
+	Decisions map[Source]int64
+	// ConfigurationFaults are the decisions that Redis did not make because of its configuration, or the user's: see ErrConfiguration.
+	ConfigurationFaults int64
+
+	// Timeouts are the calls that were not answered in time, those in the background too.
+	Timeouts int64
+	// BreakerChanges is how often a breaker opened or closed, and BreakersOpen how many are open now.
+	BreakerChanges, BreakersOpen int64
+	// InFlight is how many calls are on their way to Redis now, those included whose callers no longer wait.
+	InFlight int64
+
+	// Refunds are the calls of Refund that Redis took.
+	Refunds int64
+	// LateRefunds are the grants given back because they came too late for their callers.
+	LateRefunds int64
+	// PaidUnits are the units that Redis was charged with because they had been granted without it.
+	PaidUnits int64
+
+	// LocalKeys is how many keys are counted in this process now, and OwingKeys how many of them Redis has still to be charged for.
+	LocalKeys, OwingKeys int64
+}
+
+// Stats is what the Client has done, and how it stands.
+func (c *Client) Stats() Stats {
+	if c == nil || c.executor == nil {
+		return Stats{Decisions: make(map[Source]int64)}
+	}
+	n := &c.reporter.counters
+	s := Stats{
+		Decisions:           make(map[Source]int64, len(sources)),
+		ConfigurationFaults: n.configurationFaults.Load(),
+		Timeouts:            n.timeouts.Load(),
+		BreakerChanges:      n.breakerChanges.Load(),
+		BreakersOpen:        n.breakersOpen.Load(),
+		InFlight:            c.executor.lanes.inFlight(),
+		Refunds:             n.refunds.Load(),
+		LateRefunds:         n.lateRefunds.Load(),
+		PaidUnits:           n.paidUnits.Load(),
+		LocalKeys:           c.local.counted.Load(),
+		OwingKeys:           c.local.owing.Load(),
+	}
+	for i, source := range sources {
+		s.Decisions[source] = n.decisions[i].Load()
+	}
+	return s
+}
+
+// sources are those of all decisions.
+var sources = [...]Source{SourceRedis, SourceLocal, SourceFailOpen, SourceFailClosed, SourceFailFunc}
+
+// counters count what a Client does.
+type counters struct {
+	decisions           [len(sources)]atomic.Int64
+	configurationFaults atomic.Int64
+	timeouts            atomic.Int64
+	breakerChanges      atomic.Int64
+	breakersOpen        atomic.Int64
+	refunds             atomic.Int64
+	lateRefunds         atomic.Int64
+	paidUnits           atomic.Int64
+}
+
+// count counts a decision.
+func (n *counters) count(d *Decision) {
+	for i := range sources {
+		if sources[i] == d.Source {
+			n.decisions[i].Add(1)
+		}
+	}
+	if d.Cause != nil && errors.Is(d.Cause, ErrConfiguration) {
+		n.configurationFaults.Add(1)
+	}
+}
