@@ -155,15 +155,25 @@ func (l *local) pay(ctx context.Context, timeout time.Duration, key string) (cau
 	return err
 }
 
-// weighing is how much of what an entry owes still weighs: of a window that has ended nothing, of a bucket what is not refilled. But the
-// bucket in Redis may have been back before this process noticed, and was charged with what others owe. What the share has earned since
-// then, and granted again, would be missing there, for a bucket that is full earns nothing.
+// weighing is how much of what an entry owes still weighs: of a window that has ended nothing, of a bucket what is not refilled.
+//
+// But the bucket in Redis may have been back before this process noticed, and was charged with what others owe. What the share has earned
+// since then, and granted again, would be missing there, for a bucket that is full earns nothing.
+//
+// And where the window that Redis had is over, the payment opens a new one, in which it weighs for as long as a whole window does, and not
+// as long as the one here. So of that only the part is charged that is left of the window here: in both windows together no more is granted
+// then than in as much time at any other.
 func (e *localEntry) weighing(key string, now int64) int64 {
 	if e.twin == nil {
 		return e.debt
 	}
-	back := e.limiter.executor.lanes.of(key).breaker.backSince()
-	return min(e.debt, e.plan.limit-e.room(now)+e.plan.earned(back))
+	weighs := min(e.debt, e.plan.limit-e.room(now)+e.plan.earned(e.limiter.executor.lanes.of(key).breaker.backSince()))
+	window, ok := e.plan.plan.(FixedWindow)
+	if last := e.limiter.local.known.get(key); ok && !window.Aligned && last != nil && last.isOver(now) {
+		left := e.plan.outcome(e.twin.peekAt(now), 1).resetAfter
+		return mulDiv(weighs, int64(min(left, window.Window)), int64(window.Window)) + min(weighs, 1)
+	}
+	return weighs
 }
 
 // earned is what a bucket earns in a time, rounded up; at most what it holds. A window earns nothing.

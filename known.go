@@ -3,6 +3,7 @@ package ration
 import (
 	"hash/maphash"
 	"sync"
+	"time"
 )
 
 // known is what Redis last said of a key.
@@ -11,6 +12,11 @@ type known struct {
 	plan     *preparedPlan
 	reply    reply
 	atMicros int64 // when, by localMicros
+}
+
+// isOver says that nothing of what Redis said matters any more.
+func (k *known) isOver(now int64) bool {
+	return now >= k.atMicros+int64(k.plan.outcome(k.reply, 1).resetAfter/time.Microsecond)
 }
 
 // knownKeys remembers what Redis last said of the keys asked for lately, of a bounded number: each has four places to be in, and

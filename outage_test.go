@@ -148,3 +148,36 @@ func TestEarned(t *testing.T) {
 		require.Equal(t, c.want, ration.Earned(c.plan, c.span), "%v in %v", c.plan, c.span)
 	}
 }
+
+// Windows that are over before Redis comes back cost the fleet no quota afterwards: what was granted in the window that is open then is
+// charged for as long as that has to go.
+func TestWindowsAfterOutages(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const processes, limit, window = 8, 400, 4 * time.Second
+		o := newOutage(t, ration.FixedWindow{Limit: limit, Window: window}, processes)
+		admitted := 0
+		offer := func(span time.Duration) {
+			for end := time.Now().Add(span); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+				for i := range processes {
+					if o.allow(t, i, "key").Allowed {
+						admitted++
+					}
+				}
+			}
+		}
+		offer(10 * time.Second)
+		begin := time.Now()
+		admitted = 0
+		for i := range 20 {
+			o.Refuse()
+			offer(window*2 + time.Duration(i)*217*time.Millisecond)
+			o.Return()
+			offer(window * 2)
+		}
+		quota := limit * float64(time.Since(begin)) / float64(window)
+		t.Logf("%d admitted, %.0f allowed", admitted, quota)
+		require.Less(t, float64(admitted), 1.05*quota+limit)
+		require.Greater(t, float64(admitted), .93*quota)
+	})
+}

@@ -1,0 +1,205 @@
+//go:build soak
+
+package integration
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+	"github.com/testcontainers/testcontainers-go"
+
+	"github.com/go-ration/ration"
+)
+
+// These tests measure times, for which a machine has to be quiet: `make soak` runs them, and nothing beside. None is parallel.
+
+const outageSpan = 10 * time.Second
+
+// paced is a load of callers that do not wait for each other: each asks, waits for a while, and asks again.
+type paced struct {
+	callers int
+	pause   time.Duration // of a caller between two requests
+}
+
+// run runs a load until a moment, and answers its calls in the order in which they ended, as far as one can say.
+func (p paced) run(limiter *ration.Limiter, key func(caller int) string, until time.Time) []timedCall {
+	var mu sync.Mutex
+	var all []timedCall
+	var group sync.WaitGroup
+	for caller := range p.callers {
+		group.Go(func() {
+			var calls []timedCall
+			for time.Now().Before(until) {
+				calls = append(calls, makeCall(limiter, key(caller)))
+				time.Sleep(p.pause)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			all = append(all, calls...)
+		})
+	}
+	group.Wait()
+	return all
+}
+
+func sameKey(int) string { return "tenant:42" }
+
+// quantile is the time that a part of the calls took at most.
+func quantile(calls []timedCall, part float64) time.Duration {
+	took := make([]time.Duration, len(calls))
+	for i, c := range calls {
+		took[i] = c.took
+	}
+	slices.Sort(took)
+	return took[int(part*float64(len(took)-1))]
+}
+
+// A server that stands still for ten seconds costs 64 callers their timeout of 10 ms at first, and nothing once the breaker is open.
+func TestSoakServerStopped(t *testing.T) {
+	for name, policy := range map[string]ration.FailurePolicy{"local": ration.FailLocal(), "open": ration.FailOpen()} {
+		t.Run(name, func(t *testing.T) {
+			s := startServer(t, redis8)
+			rdb := s.newRedis(t, func(o *redis.Options) { o.MinIdleConns = 64 })
+			client := newClient(t, rdb, ration.WithTimeout(10*time.Millisecond), ration.OnFailure(policy))
+			limiter, err := client.Limiter("limiter", ration.TokenBucket{Rate: ration.PerSecond(1000), Burst: 1000})
+			require.NoError(t, err)
+			load := paced{64, 2 * time.Millisecond}
+			load.run(limiter, sameKey, time.Now().Add(2*time.Second))
+			before := runtime.NumGoroutine()
+
+			unpause := s.box.pause(t)
+			calls := load.run(limiter, sameKey, time.Now().Add(outageSpan))
+			unpause()
+			var waited, atOnce []timedCall
+			for _, c := range calls {
+				require.NoError(t, c.err)
+				if errors.Is(c.decision.Cause, ration.ErrBreakerOpen) {
+					atOnce = append(atOnce, c)
+				} else {
+					waited = append(waited, c)
+				}
+			}
+			t.Logf("before the breaker opened, and probes: %d calls, p99.9 %v; after: %d calls, p50 %v, p99.9 %v",
+				len(waited), quantile(waited, .999), len(atOnce), quantile(atOnce, .5), quantile(atOnce, .999))
+			require.LessOrEqual(t, quantile(waited, .999), 15*time.Millisecond)
+			require.LessOrEqual(t, quantile(atOnce, .999), 50*time.Microsecond)
+			require.Greater(t, len(atOnce), 100*len(waited))
+			await(t, "goroutines to end", func(context.Context) error {
+				if now := runtime.NumGoroutine(); now > before+2 {
+					return fmt.Errorf("%d, %d before", now, before)
+				}
+				return nil
+			})
+		})
+	}
+}
+
+// Eight instances with FailLocal admit between 80 and 105 % of the quota while the server stands still, are back within two seconds
+// once it goes on, and admit over both no more than the plan and a twentieth.
+func TestSoakFleetWhileServerStopped(t *testing.T) {
+	const (
+		instances = 8
+		recovery  = 5 * time.Second
+	)
+	for _, c := range []struct {
+		plan  ration.Plan
+		rate  float64 // units a second
+		burst float64
+	}{
+		{ration.TokenBucket{Rate: ration.PerSecond(400), Burst: 80}, 400, 80},
+		{ration.GCRA{Rate: ration.PerSecond(400), Burst: 400}, 400, 400},
+		{ration.FixedWindow{Limit: 2000, Window: 5 * time.Second}, 400, 2000},
+		{ration.SlidingLog{Limit: 2000, Window: 5 * time.Second}, 400, 2000},
+	} {
+		t.Run(c.plan.String(), func(t *testing.T) {
+			s := startServer(t, redis8)
+			prefix := freshPrefix()
+			limiters := make([]*ration.Limiter, instances)
+			for i := range limiters {
+				client := newClient(t, s.newRedis(t, nil), ration.WithPrefix(prefix), ration.WithTimeout(10*time.Millisecond),
+					ration.OnFailure(ration.FailLocal()))
+				var err error
+				limiters[i], err = client.Limiter("limiter", c.plan)
+				require.NoError(t, err)
+			}
+			// Three times the quota, of each instance by four callers.
+			const callers = 4
+			load := paced{callers, time.Duration(instances * callers / (3 * c.rate) * float64(time.Second))}
+			fleet := func(span time.Duration) (admitted int64, lastLocal time.Duration) {
+				begin := time.Now()
+				var mu sync.Mutex
+				var group sync.WaitGroup
+				for _, l := range limiters {
+					group.Go(func() {
+						for range callers {
+							group.Go(func() {
+								for time.Since(begin) < span {
+									call := makeCall(l, "tenant:42")
+									at := time.Since(begin)
+									mu.Lock()
+									admitted += call.decision.Granted
+									if call.decision.Source == ration.SourceLocal && errors.Is(call.decision.Cause, ration.ErrBreakerOpen) {
+										lastLocal = max(lastLocal, at)
+									}
+									mu.Unlock()
+									time.Sleep(load.pause)
+								}
+							})
+						}
+					})
+				}
+				group.Wait()
+				return admitted, lastLocal
+			}
+			fleet(3 * time.Second)
+			unpause := s.box.pause(t)
+			inOutage, _ := fleet(outageSpan)
+			unpause()
+			after, lastLocal := fleet(recovery)
+			quota, all := c.rate*outageSpan.Seconds(), c.burst+c.rate*(outageSpan+recovery).Seconds()
+			t.Logf("%d admitted in the outage, %.0f%% of the quota; %d with the recovery, %.0f%%; the last that met an open breaker after %v",
+				inOutage, 100*float64(inOutage)/quota, inOutage+after, 100*float64(inOutage+after)/all, lastLocal)
+			require.GreaterOrEqual(t, float64(inOutage), .8*quota)
+			require.LessOrEqual(t, float64(inOutage), 1.05*quota)
+			require.Less(t, lastLocal, 2*time.Second)
+			require.LessOrEqual(t, float64(inOutage+after), 1.05*all)
+		})
+	}
+}
+
+// A master that dies leaves the times of keys of the other two as they were.
+func TestSoakMasterKilled(t *testing.T) {
+	c := startCluster(t, redis8, testcontainers.WithEnv(map[string]string{"NODE_TIMEOUT": neverGivenUp}))
+	c.configure(t, "cluster-require-full-coverage", "no", c.ports...)
+	shards := c.shards(t)
+	client := newClient(t, c.newRedis(t, nil), ration.WithTimeout(10*time.Millisecond), ration.OnFailure(ration.FailLocal()))
+	limiter, err := client.Limiter("limiter", ration.GCRA{Rate: ration.PerSecond(1_000_000), Burst: 1_000_000})
+	require.NoError(t, err)
+	key := func(caller int) string { return "{" + shards[caller%len(shards)].tag + "}" }
+	load := paced{24, 5 * time.Millisecond}
+	ofOthers := func(calls []timedCall) (kept []timedCall) {
+		for _, call := range calls {
+			require.NoError(t, call.err)
+			if call.decision.Source == ration.SourceRedis {
+				kept = append(kept, call)
+			}
+		}
+		return kept
+	}
+	load.run(limiter, key, time.Now().Add(3*time.Second))
+	before := ofOthers(load.run(limiter, key, time.Now().Add(outageSpan)))
+	c.signal(t, shards[0].master, "KILL")
+	all := load.run(limiter, key, time.Now().Add(outageSpan))
+	after := ofOthers(all)
+	t.Logf("p99 %v before, %v after; %d and %d calls", quantile(before, .99), quantile(after, .99), len(before), len(after))
+	require.LessOrEqual(t, float64(quantile(after, .99)), 1.2*float64(quantile(before, .99)))
+	require.Greater(t, len(after), len(all)*6/10)
+}
