@@ -53,7 +53,7 @@ func (l *local) forgive(keys []any, units int64) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, key := range keys {
-		if e := l.entries[key.(string)]; e == nil || e.paying || e.debt < units {
+		if e := l.entries[key.(string)]; e == nil || e.payment != nil || e.debt < units {
 			return false
 		}
 	}
@@ -102,8 +102,31 @@ func (l *local) owes(keys []any) bool {
 	defer l.mu.Unlock()
 	return slices.ContainsFunc(keys, func(key any) bool {
 		e := l.entries[key.(string)]
-		return e != nil && (e.debt > 0 || e.paying)
+		return e != nil && (e.debt > 0 || e.payment != nil)
 	})
+}
+
+// payment is what an entry owed when it began to pay that.
+type payment struct {
+	debt   int64
+	madeAt int64 // nanos
+}
+
+// paymentLost is how long a payment may be on its way. One that takes longer, for a redis client without timeouts may wait for ever, is
+// taken for charged.
+const paymentLost = time.Minute
+
+func (p *payment) isLost() bool { return p != nil && nanos()-p.madeAt > int64(paymentLost) }
+
+// settleLocked ends a payment, unless it was taken for charged before. The rest is what is owed of it still.
+func (l *local) settleLocked(key string, e *localEntry, p *payment, rest int64) {
+	if e.payment != p {
+		return
+	}
+	e.payment = nil
+	if l.entries[key] == e {
+		l.setDebtLocked(e, max(e.debt-p.debt, 0)+rest)
+	}
 }
 
 // pay charges Redis with what a key owes, as much of it as still weighs, and as Redis has left; the rest stays owed, for Redis may have
@@ -112,24 +135,26 @@ func (l *local) owes(keys []any) bool {
 func (l *local) pay(ctx context.Context, timeout time.Duration, key string) (cause error) {
 	l.mu.Lock()
 	e := l.entries[key]
-	if e == nil || e.debt == 0 || e.paying {
-		defer l.mu.Unlock()
-		if e != nil && e.paying {
-			return errPaying
-		}
+	if e != nil && e.payment.isLost() {
+		l.settleLocked(key, e, e.payment, 0)
+	}
+	switch {
+	case e == nil || e.debt == 0 && e.payment == nil:
+		l.mu.Unlock()
 		return nil
+	case e.payment != nil:
+		l.mu.Unlock()
+		return errPaying
 	}
 	debt, units, limiter, plan := e.debt, e.weighing(key, localMicros()), e.limiter, e.whole
-	e.paying = true
+	payment := &payment{debt: debt, madeAt: nanos()}
+	e.payment = payment
 	l.mu.Unlock()
 
-	settled := func(rest int64) { // is what is owed still
+	settled := func(rest int64) {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		e.paying = false
-		if l.entries[key] == e {
-			l.setDebtLocked(e, max(e.debt-debt, 0)+rest)
-		}
+		l.settleLocked(key, e, payment, rest)
 	}
 	paid := func(answer []int64, err error, mayHaveRun bool) {
 		switch {
@@ -239,7 +264,7 @@ func (l *local) owingKeys() map[string]time.Duration {
 	for key, e := range l.entries {
 		switch {
 		case e.debt == 0:
-		case e.paying || e.weighing(key, now) > 0:
+		case e.payment != nil || e.weighing(key, now) > 0:
 			keys[key] = e.limiter.config.timeout
 		default:
 			l.setDebtLocked(e, 0)
@@ -255,7 +280,7 @@ func (l *local) redisDecided(keys []any) {
 	for _, key := range keys {
 		switch one := l.entries[key.(string)]; {
 		case one == nil:
-		case one.debt == 0 && !one.paying:
+		case one.debt == 0 && one.payment == nil:
 			l.removeLocked(key.(string))
 		default:
 			one.isOld = true

@@ -75,7 +75,7 @@ type localEntry struct {
 	beyond int64
 
 	limiter *Limiter // that pays it; nil: of keys that are counted together
-	paying  bool     // it is on its way to Redis
+	payment *payment // that is on its way to Redis
 	isOld   bool     // Redis has decided since: what is counted here is of the outage before
 }
 
@@ -321,7 +321,7 @@ func (e *localEntry) isOver(now int64) bool {
 }
 
 // isDone says that an entry may be forgotten.
-func (e *localEntry) isDone(now int64) bool { return e.debt == 0 && !e.paying && e.isOver(now) }
+func (e *localEntry) isDone(now int64) bool { return e.debt == 0 && e.payment == nil && e.isOver(now) }
 
 // localRequest is a request as the shares are asked it.
 type localRequest struct {

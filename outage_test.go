@@ -181,3 +181,26 @@ func TestWindowsAfterOutages(t *testing.T) {
 		require.Greater(t, float64(admitted), .93*quota)
 	})
 }
+
+// A payment that never ends keeps its key from Redis for a minute.
+func TestPaymentWithoutEnd(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		o := newOutage(t, hourly, 1)
+		o.allow(t, 0, "key")
+		o.Refuse()
+		for range 10 {
+			o.allow(t, 0, "key")
+		}
+		o.LosePayments()
+		o.Return()
+		time.Sleep(30 * time.Second)
+		require.Equal(t, 1, ration.Owing(o.clients[0]))
+		require.ErrorContains(t, o.allow(t, 0, "key").Cause, "is being charged")
+		time.Sleep(time.Minute)
+		require.Equal(t, ration.SourceRedis, o.allow(t, 0, "key").Source)
+		require.Zero(t, ration.Owing(o.clients[0]))
+		time.Sleep(10 * time.Minute) // it ends after all
+		require.Zero(t, ration.Owing(o.clients[0]))
+	})
+}

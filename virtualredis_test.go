@@ -22,6 +22,7 @@ type VirtualRedis struct {
 	state string
 	delay time.Duration
 	fault virtualError
+	loses bool
 	gone  map[string]bool // processes that crashed
 	runs  map[string]int  // of scripts, by verb
 }
@@ -75,6 +76,13 @@ func (v *VirtualRedis) Runs(verb string) int {
 	return v.runs[verb]
 }
 
+// LosePayments has the next script that takes several units never come to an end.
+func (v *VirtualRedis) LosePayments() {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.loses = true
+}
+
 // Crash has nothing heard any more of a client in the fleet.
 func (v *VirtualRedis) Crash(c *Client) {
 	v.mu.Lock()
@@ -112,10 +120,26 @@ func (v *VirtualRedis) ProcessHook(redis.ProcessHook) redis.ProcessHook {
 		case "refuses":
 			return &net.OpError{Op: "dial", Err: errors.New("connection refused")}
 		}
+		if v.lost(cmd) {
+			time.Sleep(10 * time.Minute)
+			return errors.New("lost")
+		}
 		err := v.run(cmd)
 		time.Sleep(delay)
 		return err
 	}
+}
+
+// lost says whether a command is to be lost.
+func (v *VirtualRedis) lost(cmd redis.Cmder) bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	args := cmd.Args()
+	if !v.loses || len(args) < 6 || args[1] != v.plan.take.digest || args[5] == any("1") {
+		return false
+	}
+	v.loses = false
+	return true
 }
 
 func (v *VirtualRedis) run(cmd redis.Cmder) error {

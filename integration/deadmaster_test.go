@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"context"
 	"strconv"
 	"sync"
 	"testing"
@@ -25,6 +26,20 @@ func TestDeadMasterCostsOthersNothing(t *testing.T) {
 	}
 }
 
+// breakerRecorder remembers the breakers that changed.
+type breakerRecorder struct {
+	mu   sync.Mutex
+	seen []ration.ObservedBreaker
+}
+
+func (*breakerRecorder) ObserveDecision(context.Context, ration.ObservedDecision) {}
+
+func (r *breakerRecorder) ObserveBreaker(o ration.ObservedBreaker) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.seen = append(r.seen, o)
+}
+
 func testDeadMaster(t *testing.T, signal string) {
 	const (
 		callers = 50
@@ -37,8 +52,9 @@ func testDeadMaster(t *testing.T, signal string) {
 	dead, others := shards[0], shards[1:]
 
 	// Fewer places than callers, and no probe while the test runs.
+	var breakers breakerRecorder
 	client := newClient(t, c.newRedis(t, nil), ration.WithMaxInFlight(callers/5), ration.WithBreaker(ration.Breaker{Probe: time.Hour}),
-		ration.OnFailure(ration.FailOpen()))
+		ration.OnFailure(ration.FailOpen()), ration.WithObserver(&breakers))
 	plan := ration.FixedWindow{Limit: callers * each, Window: time.Hour}
 	patient, err := client.Limiter("patient", plan)
 	require.NoError(t, err)
@@ -80,6 +96,9 @@ func testDeadMaster(t *testing.T, signal string) {
 		require.Equal(t, ration.SourceFailOpen, call.decision.Source)
 		require.ErrorIs(t, call.decision.Cause, ration.ErrBreakerOpen)
 	}
+	require.Len(t, breakers.seen, 1)
+	require.Equal(t, address(dead.master), breakers.seen[0].Node)
+	require.True(t, breakers.seen[0].Open)
 }
 
 // Keys that a process has not asked for yet lose nothing to a master that does not answer, if they are another's.
