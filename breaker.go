@@ -2,6 +2,7 @@ package ration
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -68,6 +69,7 @@ func WithBreaker(b Breaker) ClientOption {
 
 // breaker is that of one node.
 type breaker struct {
+	node    string // its address, if known
 	circuit *gobreaker.CircuitBreaker[[]int64]
 	// probeAt is when the next probe may go, in nanoseconds since start; 0: not open. It is looked at before the circuit, which
 	// takes a lock, and adds what is random to the circuit's own time.
@@ -92,7 +94,7 @@ type breaker struct {
 }
 
 func newBreaker(node string, b Breaker, report func(ObservedBreaker)) *breaker {
-	k := &breaker{report: report, settling: b.Probe + b.Probe/4}
+	k := &breaker{node: node, report: report, settling: b.Probe + b.Probe/4}
 	k.circuit = gobreaker.NewCircuitBreaker[[]int64](gobreaker.Settings{
 		Name:         node,
 		MaxRequests:  1,
@@ -115,7 +117,7 @@ func newBreaker(node string, b Breaker, report func(ObservedBreaker)) *breaker {
 		OnStateChange: func(node string, from, to gobreaker.State) {
 			switch to {
 			case gobreaker.StateOpen:
-				k.refuse(node)
+				k.refuse(k.failure)
 				if from == gobreaker.StateClosed {
 					k.openedAt = nanos()
 					k.note(ObservedBreaker{Node: node, Open: true, Cause: k.failure})
@@ -206,13 +208,21 @@ func (k *breaker) tell() {
 }
 
 // refuse makes the error of the calls that are not let through.
-func (k *breaker) refuse(node string) {
+func (k *breaker) refuse(cause error) {
 	of := ""
-	if node != "" {
-		of = " of " + node
+	if k.node != "" {
+		of = " of " + k.node
 	}
-	err := unavailable(fmt.Errorf("%w%s: %s", ErrBreakerOpen, of, withoutPrefix(k.failure)))
+	err := unavailable(fmt.Errorf("%w%s: %s", ErrBreakerOpen, of, withoutPrefix(cause)))
 	k.refusal.Store(&err)
+}
+
+// learn has calls refused for why a call really failed, which is known only after its caller has left: a connection that is refused
+// is dialled for longer than most callers wait.
+func (k *breaker) learn(cause error) {
+	if k.isOpen() && !errors.Is(cause, context.Canceled) {
+		k.refuse(cause)
+	}
 }
 
 // isAnswered says that a node gave an answer, if only a fault.

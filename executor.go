@@ -195,6 +195,9 @@ func (e *executor) run(c *call) {
 	c.run(e)
 	if c.err != nil && !isAnswer(c.err) {
 		e.slots.doubt(context.Background())
+		if c.state.Load() == callLeft {
+			c.lane.breaker.learn(c.err)
+		}
 	}
 }
 

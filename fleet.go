@@ -34,6 +34,7 @@ type presence struct {
 	fleet   *fleet
 	limiter string        // its name
 	timeout time.Duration // of a beat
+	assumed int64         // how many processes there are, before that is known
 	key     string        // where Redis keeps who is there
 
 	used   atomic.Bool  // since the goroutine last looked
@@ -43,6 +44,7 @@ type presence struct {
 	// With the fleet's lock. Times are those of nanos.
 	usedAt    int64
 	beatAt    int64 // when the next beat is due
+	beats     int   // up to earlyBeats
 	heard     int64 // how many processes the last beat was told of
 	settledAt int64 // when those whom Redis did not answer have all beaten again; 0: it always did
 }
@@ -51,6 +53,8 @@ const (
 	// beatsInSpan is how often a process beats in the time for which one beat counts; that is three seconds at least.
 	beatsInSpan  = 3
 	shortestBeat = time.Second
+	// earlyBeats are the first ones, which follow each other faster: where all processes start at once, the first know of few others.
+	earlyBeats = 3
 	// beatsAtOnce bounds the beats of a Client on their way.
 	beatsAtOnce = 16
 	// beatAgain is when a beat that failed is tried again, and beatRefused one that was not sent, if the breaker does not say later.
@@ -70,8 +74,8 @@ func newFleet(e *executor) *fleet {
 }
 
 // of is the presence of this process among those that share a limiter, whose calls have a timeout.
-func (f *fleet) of(limiter string, keys keySpace, timeout time.Duration) *presence {
-	return &presence{fleet: f, limiter: limiter, timeout: timeout, key: keys.head + ":" + kindFleet + "w:{" + limiter + "}"}
+func (f *fleet) of(limiter string, keys keySpace, c limiterConfig) *presence {
+	return &presence{fleet: f, limiter: limiter, timeout: c.timeout, assumed: max(c.fleetSize, 1), key: keys.head + ":" + kindFleet + "w:{" + limiter + "}"}
 }
 
 // kindFleet names the set of processes, and the version of its layout.
@@ -82,6 +86,25 @@ func (p *presence) use() {
 	if !p.used.Load() && p.used.CompareAndSwap(false, true) {
 		p.fleet.join(p)
 	}
+}
+
+// fleetSize is how many processes share the limiter, as last known; before anything is known, as was said.
+func (p *presence) fleetSize() int64 {
+	if n := p.size.Load(); n > 0 {
+		return n
+	}
+	return p.assumed
+}
+
+// sizes are how many processes share each limiter in use, by its name.
+func (f *fleet) sizes() map[string]int64 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	sizes := make(map[string]int64, len(f.beating))
+	for p := range f.beating {
+		sizes[p.limiter] = p.fleetSize()
+	}
+	return sizes
 }
 
 // join has this process beat for a limiter, if it does not.
@@ -196,7 +219,7 @@ func (p *presence) beat() error {
 	now := nanos()
 	if errors.Is(err, ErrConfiguration) && (p.toldAt == 0 || now-p.toldAt > int64(time.Minute)) {
 		p.toldAt = now
-		f.executor.reporter.logFleet(p.limiter, err)
+		f.executor.reporter.logFleet(p.limiter, p.fleetSize(), err)
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -211,12 +234,19 @@ func (p *presence) beat() error {
 		return err
 	}
 	size := max(answer[0], p.heard, 1)
+	if p.beats < earlyBeats {
+		size = max(size, p.assumed)
+	}
 	if p.settledAt != 0 && now < p.settledAt {
 		size = max(size, p.size.Load())
 	}
 	p.heard = answer[0]
 	p.size.Store(size)
 	beat := time.Duration(answer[1]) * time.Microsecond / beatsInSpan
+	if p.beats < earlyBeats {
+		p.beats++
+		beat = shortestBeat / (earlyBeats + 1)
+	}
 	p.beatAt = now + int64(max(beat-mathrand.N(beat/10+1), beatRefused))
 	return nil
 }

@@ -113,6 +113,7 @@ func TestBeats(t *testing.T) {
 		for range 10 {
 			f.join(t, hourly)
 		}
+		f.sleep(t, 2*time.Second)
 		before := f.Runs("beat")
 		for range 50 {
 			f.sleep(t, 2*time.Second)
@@ -167,6 +168,26 @@ func TestFleetSizeSurvivesOutage(t *testing.T) {
 			f.requireSize(t, 7)
 		})
 	}
+}
+
+// Where all start at once, the first that beat know of few others: until they do, the fleet is no smaller than was said.
+func TestFleetThatStartsAtOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := newTestFleet(hourly)
+		f.join(t, hourly, ration.WithFleetSize(8))
+		for range 7 {
+			require.Equal(t, 8, ration.FleetSize(f.limiters[0]))
+			time.Sleep(50 * time.Millisecond)
+			require.Equal(t, 8, ration.FleetSize(f.limiters[0]))
+			f.join(t, hourly, ration.WithFleetSize(2))
+		}
+		time.Sleep(500 * time.Millisecond)
+		f.requireSize(t, 8)
+		f.join(t, hourly, ration.WithFleetSize(2))
+		f.sleep(t, time.Second)
+		f.requireSize(t, 9)
+	})
 }
 
 // Each process grants its share, without having been told how many they are.

@@ -41,6 +41,14 @@ type masterFinder interface {
 	MasterForKey(ctx context.Context, key string) (*redis.Client, error)
 }
 
+// addressOf is that of the only server of a redis client; empty where there are several.
+func addressOf(rdb redis.UniversalClient) string {
+	if single, ok := rdb.(*redis.Client); ok {
+		return single.Options().Addr
+	}
+	return ""
+}
+
 const clusterSlots = 16384
 
 // maxLanes bounds the nodes that are remembered. Nodes come and go, each under a new address.
@@ -51,7 +59,7 @@ func newLanes(rdb redis.UniversalClient, maxInFlight int, b Breaker, r *reporter
 	l.open = func(node string) *lane {
 		return &lane{node: node, places: make(chan struct{}, maxInFlight), breaker: newBreaker(node, b, r.breakerChanged)}
 	}
-	l.one = l.open("")
+	l.one = l.open(addressOf(rdb))
 	if cluster, ok := rdb.(masterFinder); ok {
 		l.cluster, l.slots, l.byNode = cluster, make([]atomic.Pointer[lane], clusterSlots), make(map[string]*lane)
 	}

@@ -39,7 +39,8 @@ func WithLocalKeys(n int) ClientOption {
 const defaultLocalKeys = 10_000
 
 // WithFleetSize sets how many processes share a limiter's quota, 1 to 1,000,000, for what FailLocal grants before Redis has said how
-// many there are: in an outage that was there before the process. Unless set, it is 1: such a process grants the whole quota by itself.
+// many there are: in an outage that was there before the process, or began within its first second. Unless set, it is 1: such a process
+// grants the whole quota by itself.
 func WithFleetSize(n int) Option {
 	return option(func(c *limiterConfig) error {
 		if n < 1 || n > 1_000_000 {
@@ -91,13 +92,8 @@ func newLocal(most int) *local {
 // startMicros is the time at start by the wall clock; from there local time goes by the monotonic one.
 var startMicros = start.UnixMicro()
 
-// fleetSize is how many processes share the quota, as last known; before anything is known, as was said.
-func (l *Limiter) fleetSize() int64 {
-	if n := l.presence.size.Load(); n > 0 {
-		return n
-	}
-	return max(l.config.fleetSize, 1)
-}
+// fleetSize is how many processes share the quota, as far as known.
+func (l *Limiter) fleetSize() int64 { return l.presence.fleetSize() }
 
 // localMicros is the time in this process, in microseconds since 1970, which no clock set back or forth changes.
 func localMicros() int64 { return startMicros + int64(time.Since(start)/time.Microsecond) }

@@ -40,7 +40,7 @@ type BreakerObserver interface {
 
 // ObservedBreaker is a breaker that has opened or closed.
 type ObservedBreaker struct {
-	Node  string        // the address of a master of a cluster; else empty
+	Node  string        // the address of a server; empty where it is not known, as of a Ring
 	Open  bool          // else closed
 	Cause error         // why it opened
 	After time.Duration // how long it was open, of one that has closed
@@ -65,13 +65,16 @@ func WithObservedKeys() ClientOption {
 	})
 }
 
-// WithLogger sets where a Client logs. Unless set, it is slog.Default(); slog.New(slog.DiscardHandler) is for silence. It logs, all but
-// the first and last at most five times a second for each limiter, with the count of those not shown:
+// WithLogger sets where a Client logs. Unless set, it is slog.Default(); slog.New(slog.DiscardHandler) is for silence. It logs:
 //
 //   - when a node of Redis does not answer any more (Warn), and when it does again (Info)
-//   - decisions made without Redis (Warn), and those where its configuration is why (Error)
+//   - decisions made without Redis (Warn), and those where its configuration is why (Error); and when Redis has decided again for a
+//     second (Info)
 //   - denials by Redis (Debug)
-//   - an Observer that panicked, and a fleet that cannot be counted for a fault of configuration (Error)
+//   - an Observer that panicked, and a fleet that Redis refuses to count (Error)
+//
+// Of decisions, without Redis and denied, it logs five at once for each limiter and then one in five seconds, which says how many were
+// not shown.
 func WithLogger(logger *slog.Logger) ClientOption {
 	return clientOption(func(c *clientConfig) error {
 		if logger == nil {

@@ -179,7 +179,7 @@ func TestBreakerObserver(t *testing.T) {
 		require.Len(t, r.breakers, 6)
 		for i, b := range r.breakers {
 			require.Equal(t, i%2 == 0, b.Open)
-			require.Empty(t, b.Node)
+			require.Equal(t, "127.0.0.1:1", b.Node)
 			if b.Open {
 				require.ErrorIs(t, b.Cause, ration.ErrTimeout)
 				require.Zero(t, b.After)
@@ -217,7 +217,8 @@ func TestPanicInAnObserver(t *testing.T) {
 func TestObserversRefused(t *testing.T) {
 	t.Parallel()
 	for _, option := range []ration.ClientOption{ration.WithObserver(nil), ration.WithLogger(nil)} {
-		_, err := ration.New(ration.NewVirtualRedis(hourly).NewRedis(), option)
+		rdb, _ := countingRedis(t)
+		_, err := ration.New(rdb, option)
 		require.ErrorIs(t, err, ration.ErrInvalidOption)
 	}
 }

@@ -10,7 +10,9 @@ import (
 type Stats struct {
 	// Decisions are those made, by who made them; looks too. All sources are there.
 	Decisions map[Source]int64
-	// ConfigurationFaults are the decisions that Redis did not make because of its configuration, or the user's: see ErrConfiguration.
+	// Faults are the decisions that Redis did not make because it answered with an error.
+	Faults int64
+	// ConfigurationFaults are those of them that no waiting mends, and others that the redis client found: see ErrConfiguration.
 	ConfigurationFaults int64
 
 	// Timeouts are the calls that were not answered in time, those in the background too.
@@ -27,6 +29,8 @@ type Stats struct {
 	// PaidUnits are the units that Redis was charged with because they had been granted without it.
 	PaidUnits int64
 
+	// FleetSizes are how many processes share each limiter in use with FailLocal, by its name, as far as this one knows.
+	FleetSizes map[string]int64
 	// LocalKeys is how many keys are counted in this process now, and OwingKeys how many of them Redis has still to be charged for.
 	LocalKeys, OwingKeys int64
 }
@@ -39,6 +43,7 @@ func (c *Client) Stats() Stats {
 	n := &c.reporter.counters
 	s := Stats{
 		Decisions:           make(map[Source]int64, len(sources)),
+		Faults:              n.faults.Load(),
 		ConfigurationFaults: n.configurationFaults.Load(),
 		Timeouts:            n.timeouts.Load(),
 		BreakerChanges:      n.breakerChanges.Load(),
@@ -47,6 +52,7 @@ func (c *Client) Stats() Stats {
 		Refunds:             n.refunds.Load(),
 		LateRefunds:         n.lateRefunds.Load(),
 		PaidUnits:           n.paidUnits.Load(),
+		FleetSizes:          c.fleet.sizes(),
 		LocalKeys:           c.local.counted.Load(),
 		OwingKeys:           c.local.owing.Load(),
 	}
@@ -62,6 +68,7 @@ var sources = [...]Source{SourceRedis, SourceLocal, SourceFailOpen, SourceFailCl
 // counters count what a Client does.
 type counters struct {
 	decisions           [len(sources)]atomic.Int64
+	faults              atomic.Int64
 	configurationFaults atomic.Int64
 	timeouts            atomic.Int64
 	breakerChanges      atomic.Int64
@@ -77,6 +84,9 @@ func (n *counters) count(d *Decision) {
 		if sources[i] == d.Source {
 			n.decisions[i].Add(1)
 		}
+	}
+	if d.Cause != nil && isAnswer(d.Cause) {
+		n.faults.Add(1)
 	}
 	if d.Cause != nil && errors.Is(d.Cause, ErrConfiguration) {
 		n.configurationFaults.Add(1)
