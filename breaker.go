@@ -195,15 +195,20 @@ func (k *breaker) note(o ObservedBreaker) {
 // tell reports what has changed, unless somebody does: who then goes on with what came meanwhile.
 func (k *breaker) tell() {
 	for k.untold.Load() > 0 && k.telling.TryLock() {
-		k.mu.Lock()
-		changes := k.changes
-		k.changes = nil
-		k.mu.Unlock()
-		for _, o := range changes {
-			k.report(o)
-			k.untold.Add(-1)
-		}
-		k.telling.Unlock()
+		k.tellLocked()
+	}
+}
+
+// tellLocked reports some changes. The lock is given back even if an observer ends the goroutine.
+func (k *breaker) tellLocked() {
+	defer k.telling.Unlock()
+	k.mu.Lock()
+	changes := k.changes
+	k.changes = nil
+	k.untold.Add(-int64(len(changes)))
+	k.mu.Unlock()
+	for _, o := range changes {
+		k.report(o)
 	}
 }
 

@@ -117,7 +117,7 @@ func (c *Client) bind(name string, plan *preparedPlan, config limiterConfig) *Li
 		plan:     plan,
 		config:   config,
 		keys:     keys,
-		presence: c.fleet.of(name, keys, config),
+		presence: c.fleet.of(name, keys, config, plan.matters()),
 		reporter: c.reporter,
 		executor: c.executor,
 		local:    c.local,

@@ -12,7 +12,7 @@ import (
 // errSettling is why a request is decided here, too, when Redis is back already.
 var errSettling = unavailable(errors.New("it is back, and being charged with what was granted without it"))
 
-// errPaying is why a request is decided here while what its key owes is on its way to Redis.
+// errPaying is why a request is decided here where its time was spent on what its key owes, or others pay that just now.
 var errPaying = unavailable(errors.New("what was granted without Redis is being charged to it"))
 
 // oweLocked notes what was granted under an entry: at most the whole plan, which is all that Redis could be charged. Of keys that are counted
@@ -22,19 +22,26 @@ func (l *local) oweLocked(e *localEntry, units int64) {
 		return
 	}
 	l.setDebtLocked(e, min(e.debt+units, e.whole.limit))
+	e.isPaid = false
 	if executor := e.limiter.executor; !l.isPaying {
 		l.isPaying = executor.inBackground(func() { l.keepPaying(executor) })
 	}
 }
 
-// owe notes what was granted to the keys of a request.
-func (l *local) owe(keys []any, units int64) {
+// owe notes what was granted to a request under the shares of its keys, which may have been forgotten since.
+func (l *local) owe(limiter *Limiter, a asked, units int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, key := range keys {
-		if e := l.entries[key.(string)]; e != nil {
-			l.oweLocked(e, units)
+	now := localMicros()
+	for i, one := range a.plan.each() {
+		key := a.keys[i].(string)
+		e := l.entries[key]
+		if e == nil {
+			if e = l.entry(limiter, one, key, now); e.twin != nil {
+				e.twin.takeAt(now, 1, units, true)
+			}
 		}
+		l.oweLocked(e, units)
 	}
 }
 
@@ -81,19 +88,27 @@ func (l *local) settleFirst(ctx context.Context, limiter *Limiter, keys []any) (
 		return timeout, nil
 	}
 	begin := time.Now()
-	rest := func() time.Duration { return max(timeout-time.Since(begin), time.Millisecond) }
+	rest := func() time.Duration { return timeout - time.Since(begin) }
 	if cause := e.probe(ctx, timeout, keys[0].(string)); cause != nil {
 		return 0, cause
 	}
+	settles := breaker.isSettling()
 	for _, key := range keys {
-		if cause := l.pay(ctx, rest(), key.(string)); cause != nil {
+		switch cause := l.pay(ctx, rest(), key.(string)); {
+		case cause == errPaying: //nolint:errorlint // as it is
+			settles = true
+		case cause != nil:
 			return 0, cause
 		}
 	}
-	if breaker.isSettling() {
-		return rest(), errSettling
+	switch left := rest(); {
+	case left <= 0:
+		return 0, errPaying
+	case settles:
+		return left, errSettling
+	default:
+		return left, nil
 	}
-	return rest(), nil
 }
 
 // owes says whether one of the keys owes something.
@@ -118,15 +133,24 @@ const paymentLost = time.Minute
 
 func (p *payment) isLost() bool { return p != nil && nanos()-p.madeAt > int64(paymentLost) }
 
-// settleLocked ends a payment, unless it was taken for charged before. The rest is what is owed of it still.
-func (l *local) settleLocked(key string, e *localEntry, p *payment, rest int64) {
+// settleLocked ends a payment, unless it was taken for charged before. The rest is what is owed of it still, for Redis had no room, or did
+// not take it.
+func (l *local) settleLocked(key string, e *localEntry, p *payment, rest int64, noRoom bool) {
 	if e.payment != p {
 		return
 	}
 	e.payment = nil
-	if l.entries[key] == e {
-		l.setDebtLocked(e, max(e.debt-p.debt, 0)+rest)
+	if l.entries[key] != e {
+		return
 	}
+	l.setDebtLocked(e, max(e.debt-p.debt, 0)+rest)
+	e.isPaid = e.debt == 0
+	if !noRoom {
+		e.payAt, e.payPause = 0, 0
+		return
+	}
+	e.payPause = min(max(2*e.payPause, noRoomPause), longestNoRoomPause)
+	e.payAt = nanos() + int64(e.payPause)
 }
 
 // pay charges Redis with what a key owes, as much of it as still weighs, and as Redis has left; the rest stays owed, for Redis may have
@@ -136,7 +160,7 @@ func (l *local) pay(ctx context.Context, timeout time.Duration, key string) (cau
 	l.mu.Lock()
 	e := l.entries[key]
 	if e != nil && e.payment.isLost() {
-		l.settleLocked(key, e, e.payment, 0)
+		l.settleLocked(key, e, e.payment, 0, false)
 	}
 	switch {
 	case e == nil || e.debt == 0 && e.payment == nil:
@@ -151,27 +175,29 @@ func (l *local) pay(ctx context.Context, timeout time.Duration, key string) (cau
 	e.payment = payment
 	l.mu.Unlock()
 
-	settled := func(rest int64) {
+	settled := func(rest int64, noRoom bool) {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		l.settleLocked(key, e, payment, rest)
+		l.settleLocked(key, e, payment, rest, noRoom)
 	}
 	paid := func(answer []int64, err error, mayHaveRun bool) {
 		switch {
 		case err == nil:
 			limiter.reporter.paidUnits.Add(answer[0])
-			settled(max(units-answer[0], 0))
+			l.known.put(key, plan, replyOf(answer))
+			rest := max(units-answer[0], 0)
+			settled(rest, rest > 0)
 		case mayHaveRun:
-			settled(0)
+			settled(0, false)
 		default:
-			settled(debt)
+			settled(debt, false)
 		}
 	}
 	if units == 0 {
-		settled(0)
+		settled(0, false)
 		return nil
 	}
-	answer, late, err := limiter.executor.call(ctx, timeout, plan.take, []any{key}, []any{plan.costOfOne, units}, plan.argsUpTo)
+	answer, late, err := limiter.executor.call(ctx, timeout, plan.take, []any{key}, []any{plan.costOfOne, units}, plan.argsOfDebt())
 	if late == nil {
 		paid(answer, err, isFailure(err) && mayHaveRun(err))
 	} else {
@@ -233,16 +259,24 @@ func (l *local) keepPaying(e *executor) {
 			return
 		}
 		pause = e.lanes.probe
-		for key, timeout := range l.owingKeys() {
+		answers := make(map[*lane]bool)
+		var able []owingKey
+		for _, one := range l.owingKeys() {
+			lane := e.lanes.of(one.key)
+			if _, asked := answers[lane]; !asked {
+				answers[lane] = lane.breaker.wait() == 0 && e.probe(context.Background(), one.timeout, one.key) == nil
+			}
+			if answers[lane] {
+				able = append(able, one)
+			} else {
+				pause = min(pause, max(lane.breaker.wait(), time.Millisecond))
+			}
+		}
+		for some := range slices.Chunk(able, paymentsAtOnce) {
 			if e.isClosed() {
 				return
 			}
-			breaker := e.lanes.of(key).breaker
-			if wait := breaker.wait(); wait > 0 || e.probe(context.Background(), timeout, key) != nil {
-				pause = min(pause, max(breaker.wait(), time.Millisecond))
-				continue
-			}
-			_ = l.pay(context.Background(), timeout, key)
+			_ = atOnce(len(some), func(i int) error { return l.pay(context.Background(), some[i].timeout, some[i].key) })
 		}
 		l.mu.Lock()
 		if l.owing.Load() == 0 {
@@ -256,22 +290,34 @@ func (l *local) keepPaying(e *executor) {
 
 // owingKeys are the keys that owe something that still weighs, with the timeouts of their limiters: who has longer to wait for an answer
 // would find a Redis back that is too slow for requests. What does not weigh any more is forgotten.
-func (l *local) owingKeys() map[string]time.Duration {
+func (l *local) owingKeys() (keys []owingKey) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := localMicros()
-	keys := make(map[string]time.Duration)
 	for key, e := range l.entries {
 		switch {
-		case e.debt == 0:
+		case e.debt == 0 || nanos() < e.payAt && e.payAt != 0:
 		case e.payment != nil || e.weighing(key, now) > 0:
-			keys[key] = e.limiter.config.timeout
+			keys = append(keys, owingKey{key, e.limiter.config.timeout})
 		default:
 			l.setDebtLocked(e, 0)
 		}
 	}
 	return keys
 }
+
+type owingKey struct {
+	key     string // stored
+	timeout time.Duration
+}
+
+const (
+	// paymentsAtOnce bounds the payments of a Client on their way, but for those that requests make.
+	paymentsAtOnce = 32
+	// A payment that Redis had no room for is tried again in the background after noRoomPause, and then twice as long each time.
+	noRoomPause        = 500 * time.Millisecond
+	longestNoRoomPause = time.Minute
+)
 
 // redisDecided forgets what was counted of keys, for Redis counts them again; but for what they owe it still.
 func (l *local) redisDecided(keys []any) {

@@ -185,3 +185,21 @@ func Earned(plan Plan, span time.Duration) int64 {
 	}
 	return prepared.earned(span)
 }
+
+// ArgumentsOfDebt are the plan's numbers as a debt is charged with them.
+func ArgumentsOfDebt(plan Plan) (args []any, err error) {
+	prepared, err := prepare(plan)
+	if err != nil {
+		return nil, err
+	}
+	return prepared.argsOfDebt(), nil
+}
+
+// CountedFor is for how long after its use the processes of a limiter are counted.
+func CountedFor(plan Plan) time.Duration {
+	prepared, err := prepare(plan)
+	if err != nil {
+		panic(err)
+	}
+	return prepared.matters()
+}

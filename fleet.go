@@ -23,10 +23,11 @@ type fleet struct {
 
 	mu        sync.Mutex
 	beating   map[*presence]bool // the limiters in use
-	isBeating bool               // the goroutine runs
-	hasLeft   bool               // for good
-	woken     chan struct{}      // to look again
-	ended     sync.WaitGroup     // the goroutine
+	byLimiter map[string]*presence
+	isBeating bool          // the goroutine runs
+	hasLeft   bool          // for good
+	woken     chan struct{} // to look again
+	ended     chan struct{} // closed when the goroutine has ended; nil: it never ran
 }
 
 // presence is that of this process among those that share a limiter.
@@ -35,6 +36,7 @@ type presence struct {
 	limiter string        // its name
 	timeout time.Duration // of a beat
 	assumed int64         // how many processes there are, before that is known
+	idle    time.Duration // without use, after which the process is counted no more
 	key     string        // where Redis keeps who is there
 
 	used   atomic.Bool  // since the goroutine last looked
@@ -56,26 +58,38 @@ const (
 	// earlyBeats are the first ones, which follow each other faster: where all processes start at once, the first know of few others.
 	earlyBeats = 3
 	// beatsAtOnce bounds the beats of a Client on their way.
-	beatsAtOnce = 16
+	beatsAtOnce = 64
+	// longestBeat is how long a beat, and to leave, may take, however long the limiter's timeout is: else one would keep the others.
+	longestBeat = time.Second
 	// beatAgain is when a beat that failed is tried again, and beatRefused one that was not sent, if the breaker does not say later.
 	beatAgain   = 250 * time.Millisecond
 	beatRefused = 50 * time.Millisecond
-	// idleSpan is how long a limiter is not used before its process is counted no more.
-	idleSpan = time.Minute
+	// idleLeast is how long a limiter is not used before its process is counted no more, or as long as what was granted matters, up to
+	// idleMost: those who use it rarely share its quota too.
+	idleLeast = 10 * time.Minute
+	idleMost  = 24 * time.Hour
 )
 
 func newFleet(e *executor) *fleet {
 	return &fleet{
-		executor: e,
-		process:  rand.Text(),
-		beating:  make(map[*presence]bool),
-		woken:    make(chan struct{}, 1),
+		executor:  e,
+		process:   rand.Text(),
+		beating:   make(map[*presence]bool),
+		byLimiter: make(map[string]*presence),
+		woken:     make(chan struct{}, 1),
 	}
 }
 
 // of is the presence of this process among those that share a limiter, whose calls have a timeout.
-func (f *fleet) of(limiter string, keys keySpace, c limiterConfig) *presence {
-	return &presence{fleet: f, limiter: limiter, timeout: c.timeout, assumed: max(c.fleetSize, 1), key: keys.head + ":" + kindFleet + "w:{" + limiter + "}"}
+func (f *fleet) of(limiter string, keys keySpace, c limiterConfig, idle time.Duration) *presence {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if known := f.byLimiter[limiter]; known != nil {
+		return known
+	}
+	p := &presence{fleet: f, limiter: limiter, timeout: min(c.timeout, longestBeat), assumed: max(c.fleetSize, 1), idle: idle, key: keys.head + ":" + kindFleet + "w:{" + limiter + "}"}
+	f.byLimiter[limiter] = p
+	return p
 }
 
 // kindFleet names the set of processes, and the version of its layout.
@@ -117,9 +131,9 @@ func (f *fleet) join(p *presence) {
 	f.beating[p] = true
 	p.beatAt = nanos()
 	if !f.isBeating {
-		f.ended.Add(1)
-		if f.isBeating = f.executor.inBackground(f.keepBeating); !f.isBeating {
-			f.ended.Done()
+		ended := make(chan struct{})
+		if f.isBeating = f.executor.inBackground(func() { defer close(ended); f.keepBeating() }); f.isBeating {
+			f.ended = ended
 		}
 	}
 	f.wake()
@@ -132,25 +146,32 @@ func (f *fleet) wake() {
 	}
 }
 
-// leave has this process counted no more. It waits until Redis knows, or does not answer.
+// leave has this process counted no more. It waits until Redis knows, or does not answer, at most for longestBeat.
 func (f *fleet) leave() {
 	f.mu.Lock()
 	f.hasLeft = true
+	ended := f.ended
 	f.mu.Unlock()
 	f.wake()
-	f.ended.Wait()
+	if ended == nil {
+		return
+	}
+	select {
+	case <-ended:
+	case <-time.After(longestBeat):
+	}
 }
 
 // keepBeating beats for the limiters in use, and leaves the others.
 func (f *fleet) keepBeating() {
-	defer f.ended.Done()
 	for {
 		next := f.look()
 		switch {
 		case len(next.idle) > 0:
-			inChunks(next.idle, (*presence).leave)
+			left := nanos()
+			inChunks(next.idle, (*presence).leave, func() bool { return nanos()-left > int64(longestBeat) })
 		case len(next.due) > 0:
-			inChunks(next.due, (*presence).beat)
+			inChunks(next.due, (*presence).beat, func() bool { return len(f.woken) > 0 })
 		case next.isOver:
 			return
 		default:
@@ -180,13 +201,13 @@ func (f *fleet) look() agenda {
 		clear(f.beating)
 	}
 	now := nanos()
-	next.wait = idleSpan
+	next.wait = idleLeast
 	for p := range f.beating {
 		if p.used.Swap(false) {
 			p.usedAt = now
 		}
 		switch {
-		case now-p.usedAt > int64(idleSpan):
+		case now-p.usedAt > int64(p.idle):
 			next.idle = append(next.idle, p)
 			delete(f.beating, p)
 		case p.beatAt <= now:
@@ -201,10 +222,10 @@ func (f *fleet) look() agenda {
 	return next
 }
 
-// inChunks does something for some presences at once, then for the next. Once it fails, the rest are left as they are.
-func inChunks(all []*presence, do func(*presence) error) {
+// inChunks does something for some presences at once, then for the next. Once it fails, or is to stop, the rest are left as they are.
+func inChunks(all []*presence, do func(*presence) error, stop func() bool) {
 	for some := range slices.Chunk(all, beatsAtOnce) {
-		if atOnce(len(some), func(i int) error { return do(some[i]) }) != nil {
+		if atOnce(len(some), func(i int) error { return do(some[i]) }) != nil || stop() {
 			return
 		}
 	}
@@ -225,7 +246,7 @@ func (p *presence) beat() error {
 	defer f.mu.Unlock()
 	if err != nil {
 		breaker := f.executor.lanes.of(p.key).breaker
-		p.settledAt = now + int64(f.executor.lanes.probe*5/4+shortestBeat)
+		p.settledAt = now + int64(f.executor.lanes.probe*5/4+shortestBeat+p.timeout)
 		pause := beatAgain
 		if breaker.isOpen() {
 			pause = max(breaker.wait(), beatRefused)

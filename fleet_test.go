@@ -3,6 +3,7 @@ package ration_test
 import (
 	"math/rand/v2"
 	"runtime"
+	"strconv"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -93,14 +94,16 @@ func TestFleetSize(t *testing.T) {
 		f.requireSize(t, 7)
 		require.Equal(t, 8, ration.FleetSize(crashed), "as last known")
 
-		// Who does not use a limiter has no share of it.
+		// Who has not used a limiter for a window has no share of it.
 		f.limiters = f.limiters[:3]
-		f.sleep(t, 65*time.Second)
+		f.sleep(t, 55*time.Minute)
+		f.requireSize(t, 7)
+		f.sleep(t, 6*time.Minute)
 		f.requireSize(t, 3)
 		f.limiters = nil
-		f.sleep(t, 65*time.Second)
+		f.sleep(t, 61*time.Minute)
 		beats := f.Runs("beat")
-		time.Sleep(time.Hour)
+		time.Sleep(24 * time.Hour)
 		require.Equal(t, beats, f.Runs("beat"), "nobody is there")
 	})
 }
@@ -275,4 +278,90 @@ func TestGoroutinesOfB89(t *testing.T) { //nolint:paralleltest // counts gorouti
 	}
 	require.Eventually(t, func() bool { return runtime.NumGoroutine() <= before+2 }, 10*time.Second, time.Millisecond)
 	require.Equal(t, []string{"ration:search:fw1w:{key}"}, server.NewRedis(t).Keys(t.Context(), "*").Val(), "all have left")
+}
+
+// Those who use a limiter rarely share its quota too, for as long as what was granted matters.
+func TestRareUsersAreCounted(t *testing.T) {
+	t.Parallel()
+	day := 24 * time.Hour
+	for _, c := range []struct {
+		plan ration.Plan
+		want time.Duration
+	}{
+		{ration.FixedWindow{Limit: 1, Window: time.Second}, 10 * time.Minute},
+		{ration.SlidingWindow{Limit: 1, Window: time.Hour}, time.Hour},
+		{ration.SlidingLog{Limit: 1, Window: 7 * day}, day},
+		{ration.TokenBucket{Rate: ration.PerHour(2), Burst: 3}, 90 * time.Minute},
+		{ration.GCRA{Rate: ration.PerDay(1), Burst: 100}, day},
+		{ration.MultiPlan{
+			{Name: "second", Plan: ration.GCRA{Rate: ration.PerSecond(1), Burst: 1}},
+			{Name: "hour", Plan: ration.FixedWindow{Limit: 1, Window: time.Hour}},
+		}, time.Hour},
+	} {
+		require.Equal(t, c.want, ration.CountedFor(c.plan), "%v", c.plan)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		plan := ration.FixedWindow{Limit: 8, Window: day}
+		f := newTestFleet(plan)
+		for range 8 {
+			f.join(t, plan)
+			time.Sleep(time.Hour)
+		}
+		f.requireSize(t, 8)
+	})
+}
+
+// Limiters of one name are one presence of their process.
+func TestLimitersOfOneNameBeatOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := newTestFleet(hourly)
+		f.join(t, hourly)
+		for range 1000 {
+			limiter, err := f.clients[0].Limiter("search", hourly)
+			require.NoError(t, err)
+			_, err = limiter.Allow(t.Context(), "key")
+			require.NoError(t, err)
+		}
+		time.Sleep(10 * time.Second)
+		require.Less(t, f.Runs("beat"), 20)
+		f.requireSize(t, 1)
+	})
+}
+
+// Close comes back from wherever it is called, an observer too, and however many limiters there are.
+func TestCloseInAnObserver(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var r recorder
+		f := newTestFleet(hourly)
+		f.join(t, hourly, ration.WithObserver(&r))
+		closed := make(chan time.Duration, 1)
+		r.then = func() {
+			begin := time.Now()
+			f.clients[0].Close()
+			closed <- time.Since(begin)
+		}
+		f.Hang()
+		require.Less(t, <-closed, 7*time.Second) // a beat opens the breaker
+		f.Return()
+		time.Sleep(10 * time.Second)
+	})
+	synctest.Test(t, func(t *testing.T) {
+		f := newTestFleet(hourly)
+		f.join(t, hourly, ration.WithTimeout(time.Second))
+		for i := range 5000 {
+			limiter, err := f.clients[0].Limiter("limiter-"+strconv.Itoa(i), hourly)
+			require.NoError(t, err)
+			_, err = limiter.Allow(t.Context(), "key")
+			require.NoError(t, err)
+		}
+		time.Sleep(10 * time.Second)
+		f.Delay(80 * time.Millisecond)
+		begin := time.Now()
+		f.clients[0].Close()
+		require.Less(t, time.Since(begin), 7*time.Second)
+		f.Delay(0)
+		time.Sleep(10 * time.Second)
+	})
 }

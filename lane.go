@@ -77,6 +77,22 @@ func (l *lanes) inFlight() int64 {
 	return int64(n)
 }
 
+// breakersOpen is how many of the nodes that have slots are not asked, but for probes.
+func (l *lanes) breakersOpen() (n int64) {
+	known := map[*lane]bool{l.one: true}
+	for i := range l.slots {
+		if lane := l.slots[i].Load(); lane != nil {
+			known[lane] = true
+		}
+	}
+	for lane := range known {
+		if lane.breaker.isOpen() {
+			n++
+		}
+	}
+	return n
+}
+
 // of is the lane of a stored key, as far as known.
 func (l *lanes) of(key string) *lane {
 	if l.slots == nil || key == "" {

@@ -260,7 +260,7 @@ func (l *Limiter) takeSettling(ctx context.Context, a asked, timeout time.Durati
 	case err == nil:
 		return d, nil
 	case isFailure(err):
-		l.local.owe(a.keys, own.Granted)
+		l.local.owe(l, a, own.Granted)
 		own.Cause = l.named(err)
 		own.receipt = receipt{limiter: l, keys: a.keys, units: own.Granted}
 		l.settleLate(a, own, late)
@@ -294,9 +294,10 @@ func (l *Limiter) settle(a asked, decided Decision, answer []int64, err error) {
 	if err != nil {
 		return
 	}
-	back, his := granted.Granted, min(granted.Granted, decided.Granted)
-	if his > 0 && (decided.Source != SourceLocal || l.local.forgive(a.keys, his)) {
-		back -= his
+	// Of what he has himself a part is no grant that could be given back by itself: then all of it goes back, and he owes what he has.
+	back := granted.Granted
+	if back == decided.Granted && (decided.Source != SourceLocal || l.local.forgive(a.keys, back)) {
+		return
 	}
 	if back > 0 {
 		l.executor.undo(a.plan.refund, a.keys, a.plan.takenBy(answer, back), a.plan.argsRefund)

@@ -77,7 +77,11 @@ type localEntry struct {
 
 	limiter *Limiter // that pays it; nil: of keys that are counted together
 	payment *payment // that is on its way to Redis
-	isOld   bool     // Redis has decided since: what is counted here is of the outage before
+	isPaid  bool     // Redis knows all of it
+	// payAt is when a payment that Redis had no room for is tried again, in nanos, and payPause how long that is after the last.
+	payAt    int64
+	payPause time.Duration
+	isOld    bool // Redis has decided since: what is counted here is of the outage before
 }
 
 func newLocal(most int) *local {
@@ -101,10 +105,7 @@ func localMicros() int64 { return startMicros + int64(time.Since(start)/time.Mic
 // decide decides a request under the shares of all its plans. What is granted may be owed to Redis.
 func (l *local) decide(f failed, isOwed bool) Decision {
 	now := localMicros()
-	parts := f.plan.parts
-	if parts == nil {
-		parts = []part{{preparedPlan: f.plan}}
-	}
+	parts := f.plan.each()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if now-l.swept >= sweepApart {
@@ -156,6 +157,14 @@ func (l *local) decide(f failed, isOwed bool) Decision {
 	return d
 }
 
+// each are the plans of a MultiPlan, or the plan.
+func (p *preparedPlan) each() []part {
+	if p.parts != nil {
+		return p.parts
+	}
+	return []part{{preparedPlan: p}}
+}
+
 // entry is that of a key under a plan, or of those that found no place.
 func (l *local) entry(limiter *Limiter, one part, key string, now int64) *localEntry {
 	n := limiter.fleetSize()
@@ -167,7 +176,7 @@ func (l *local) entry(limiter *Limiter, one part, key string, now int64) *localE
 		return e
 	}
 	if len(l.entries) >= l.most {
-		l.sweepLocked(now, looksForPlace)
+		l.makePlaceLocked(now)
 	}
 	if len(l.entries) < l.most {
 		e := newLocalEntry(limiter, one.preparedPlan, n, l.known.get(key), now)
@@ -196,6 +205,10 @@ func (l *local) catchUpLocked(e *localEntry, key string, now int64) {
 		return
 	}
 	plan, counts := e.of.twin(known, now)
+	if e.isOver(now) {
+		e.plan, e.twin, e.beyond = plan, counts, 0
+		return
+	}
 	left := max(plan.outcome(counts.peekAt(now), 1).remaining-e.debt, 0)
 	if gone := e.room(now) - left; gone > 0 {
 		e.twin.takeAt(now, 1, gone, true)
@@ -219,6 +232,20 @@ func (l *local) sweepLocked(now int64, looks int) {
 	}
 }
 
+// makePlaceLocked looks at some keys, by chance, and forgets those that are as good as new, or that Redis was charged with.
+func (l *local) makePlaceLocked(now int64) {
+	looked := 0
+	for key, e := range l.entries {
+		if looked == looksForPlace {
+			return
+		}
+		looked++
+		if e.isDone(now) || e.isPaid {
+			l.removeLocked(key)
+		}
+	}
+}
+
 func (l *local) removeLocked(key string) {
 	delete(l.entries, key)
 	l.counted.Add(-1)
@@ -227,7 +254,7 @@ func (l *local) removeLocked(key string) {
 const (
 	sweepApart    = 1_000_000 // microseconds from one sweep to the next
 	mostSwept     = 10_000    // keys looked at in one
-	looksForPlace = 16        // keys looked at to find a place for one more
+	looksForPlace = 64        // keys looked at to find a place for one more
 )
 
 // learn remembers what Redis answered to a take, for when it does not answer.

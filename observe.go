@@ -129,11 +129,6 @@ func (r *reporter) decided(ctx context.Context, l *Limiter, a asked, d *Decision
 // breakerChanged tells of a breaker.
 func (r *reporter) breakerChanged(o ObservedBreaker) {
 	r.breakerChanges.Add(1)
-	if o.Open {
-		r.breakersOpen.Add(1)
-	} else {
-		r.breakersOpen.Add(-1)
-	}
 	r.logBreaker(o)
 	for _, observer := range r.breakers {
 		r.guard(func() { observer.ObserveBreaker(o) })

@@ -1,6 +1,7 @@
 package ration_test
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"testing"
 	"testing/synctest"
@@ -182,7 +183,7 @@ func TestWindowsAfterOutages(t *testing.T) {
 	})
 }
 
-// A payment that never ends keeps its key from Redis for a minute.
+// A payment that never ends is taken for charged after a minute. Meanwhile Redis decides, under the share of this process.
 func TestPaymentWithoutEnd(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -196,11 +197,76 @@ func TestPaymentWithoutEnd(t *testing.T) {
 		o.Return()
 		time.Sleep(30 * time.Second)
 		require.Equal(t, 1, ration.Owing(o.clients[0]))
-		require.ErrorContains(t, o.allow(t, 0, "key").Cause, "is being charged")
+		require.Equal(t, ration.SourceRedis, o.allow(t, 0, "key").Source)
+		require.Equal(t, 1, ration.Owing(o.clients[0]))
 		time.Sleep(time.Minute)
 		require.Equal(t, ration.SourceRedis, o.allow(t, 0, "key").Source)
 		require.Zero(t, ration.Owing(o.clients[0]))
 		time.Sleep(10 * time.Minute) // it ends after all
 		require.Zero(t, ration.Owing(o.clients[0]))
 	})
+}
+
+// Keys that Redis was charged with give their places to others in the next outage.
+func TestPaidKeysGiveTheirPlaces(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const places = 100
+		plan := ration.FixedWindow{Limit: 10, Window: 24 * time.Hour}
+		o := newOutage(t, plan, 1, ration.WithLocalKeys(places))
+		for outage := range 5 {
+			o.Refuse()
+			for i := range places * 9 / 10 { // places are looked for by chance
+				require.True(t, o.allow(t, 0, fmt.Sprint("key ", outage, " ", i)).Allowed, "in outage %d, key %d", outage, i)
+			}
+			o.Return()
+			time.Sleep(5 * time.Second)
+			require.Zero(t, ration.Owing(o.clients[0]))
+		}
+	})
+}
+
+// Very many keys that owe are paid before Redis decides them by itself again.
+func TestManyKeysOwe(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const keys, limit = 2000, 10
+		o := newOutage(t, ration.FixedWindow{Limit: limit, Window: time.Hour}, 2)
+		granted := make([]int, keys)
+		offer := func(times int) {
+			for range times {
+				for i := range keys {
+					for process := range 2 {
+						if o.allow(t, process, fmt.Sprint("key ", i)).Allowed {
+							granted[i]++
+						}
+					}
+				}
+			}
+		}
+		o.Refuse()
+		offer(limit)
+		o.Delay(time.Millisecond)
+		o.Return()
+		time.Sleep(1300 * time.Millisecond)
+		o.Delay(0)
+		offer(limit)
+		for i, n := range granted {
+			require.Equal(t, limit, n, "key %d", i)
+		}
+	})
+}
+
+// To charge a debt restarts no window.
+func TestArgumentsOfDebt(t *testing.T) {
+	t.Parallel()
+	for plan, want := range map[ration.Plan]string{
+		ration.FixedWindow{Limit: 5, Window: time.Minute}:                      "0",
+		ration.FixedWindow{Limit: 5, Window: time.Minute, Aligned: true}:       "1",
+		ration.FixedWindow{Limit: 5, Window: time.Minute, RestartOnDeny: true}: "0",
+	} {
+		args, err := ration.ArgumentsOfDebt(plan)
+		require.NoError(t, err)
+		require.Equal(t, []any{"5", "60000", want}, args, "%v", plan)
+	}
 }

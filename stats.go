@@ -47,7 +47,7 @@ func (c *Client) Stats() Stats {
 		ConfigurationFaults: n.configurationFaults.Load(),
 		Timeouts:            n.timeouts.Load(),
 		BreakerChanges:      n.breakerChanges.Load(),
-		BreakersOpen:        n.breakersOpen.Load(),
+		BreakersOpen:        c.executor.lanes.breakersOpen(),
 		InFlight:            c.executor.lanes.inFlight(),
 		Refunds:             n.refunds.Load(),
 		LateRefunds:         n.lateRefunds.Load(),
@@ -72,7 +72,6 @@ type counters struct {
 	configurationFaults atomic.Int64
 	timeouts            atomic.Int64
 	breakerChanges      atomic.Int64
-	breakersOpen        atomic.Int64
 	refunds             atomic.Int64
 	lateRefunds         atomic.Int64
 	paidUnits           atomic.Int64

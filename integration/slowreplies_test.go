@@ -141,3 +141,38 @@ func TestCloseGivesLateGrantsBack(t *testing.T) {
 	client.Close()
 	requireRemaining(t, direct, 5)
 }
+
+// Of a grant that comes too late for a caller who was admitted with less, all goes back, and is charged with what he has.
+func TestRestOfALateGrantIsGivenBack(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, redis8)
+	r := startRoad(t, s.addr)
+	for _, plan := range []ration.Plan{
+		ration.SlidingLog{Limit: 40, Window: time.Hour},
+		ration.FixedWindow{Limit: 40, Window: time.Hour},
+		ration.MultiPlan{{Name: "log", Plan: ration.SlidingLog{Limit: 40, Window: time.Hour}}},
+	} {
+		rdb := redis.NewClient(&redis.Options{Addr: r.addr})
+		t.Cleanup(func() { _ = rdb.Close() })
+		prefix := freshPrefix()
+		limiter, err := newClient(t, rdb, ration.WithPrefix(prefix), ration.WithTimeout(100*time.Millisecond), ration.WithFleetSize(4),
+			ration.OnFailure(ration.FailLocal())).Limiter("limiter", plan)
+		require.NoError(t, err)
+		direct, err := newClient(t, s.rdb, ration.WithPrefix(prefix)).Limiter("limiter", plan)
+		require.NoError(t, err)
+		require.NoError(t, rdb.Ping(t.Context()).Err())
+		lift := r.delayReplies(t, 500*time.Millisecond)
+		d, err := limiter.AllowUpTo(t.Context(), "tenant:42", 40)
+		require.NoError(t, err)
+		require.Equal(t, ration.SourceLocal, d.Source)
+		require.EqualValues(t, 10, d.Granted)
+		lift()
+		await(t, "what he has to be charged, and no more", func(ctx context.Context) error {
+			d, err := byRedis(direct.Peek(ctx, "tenant:42"))
+			if err == nil && d.Remaining != 30 {
+				err = fmt.Errorf("%v: %d remain", plan, d.Remaining)
+			}
+			return err
+		})
+	}
+}
