@@ -1,6 +1,7 @@
 package ration
 
 import (
+	"container/heap"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -23,6 +24,7 @@ type fleet struct {
 
 	mu        sync.Mutex
 	beating   map[*presence]bool // the limiters in use
+	queue     beatQueue          // of those, but for the ones that are beating just now
 	byLimiter map[string]*presence
 	isBeating bool          // the goroutine runs
 	hasLeft   bool          // for good
@@ -130,6 +132,7 @@ func (f *fleet) join(p *presence) {
 	}
 	f.beating[p] = true
 	p.beatAt = nanos()
+	heap.Push(&f.queue, p)
 	if !f.isBeating {
 		ended := make(chan struct{})
 		if f.isBeating = f.executor.inBackground(func() { defer close(ended); f.keepBeating() }); f.isBeating {
@@ -168,10 +171,9 @@ func (f *fleet) keepBeating() {
 		next := f.look()
 		switch {
 		case len(next.idle) > 0:
-			left := nanos()
-			inChunks(next.idle, (*presence).leave, func() bool { return nanos()-left > int64(longestBeat) })
+			leaveInChunks(next.idle)
 		case len(next.due) > 0:
-			inChunks(next.due, (*presence).beat, func() bool { return len(f.woken) > 0 })
+			_ = atOnce(len(next.due), func(i int) error { return next.due[i].beat() })
 		case next.isOver:
 			return
 		default:
@@ -186,7 +188,7 @@ func (f *fleet) keepBeating() {
 // agenda is what there is to be done.
 type agenda struct {
 	idle   []*presence   // are not in use any more, and no longer among those that are
-	due    []*presence   // are to beat
+	due    []*presence   // are to beat; they are queued again when they have
 	wait   time.Duration // until the next is
 	isOver bool          // none is in use
 }
@@ -199,22 +201,24 @@ func (f *fleet) look() agenda {
 	if f.hasLeft {
 		next.idle = slices.Collect(maps.Keys(f.beating))
 		clear(f.beating)
+		f.queue = nil
 	}
 	now := nanos()
-	next.wait = idleLeast
-	for p := range f.beating {
+	for len(f.queue) > 0 && f.queue[0].beatAt <= now && len(next.due) < beatsAtOnce {
+		p := heap.Pop(&f.queue).(*presence)
 		if p.used.Swap(false) {
 			p.usedAt = now
 		}
-		switch {
-		case now-p.usedAt > int64(p.idle):
+		if now-p.usedAt > int64(p.idle) {
 			next.idle = append(next.idle, p)
 			delete(f.beating, p)
-		case p.beatAt <= now:
+		} else {
 			next.due = append(next.due, p)
-		default:
-			next.wait = min(next.wait, time.Duration(p.beatAt-now))
 		}
+	}
+	next.wait = idleLeast
+	if len(f.queue) > 0 {
+		next.wait = time.Duration(f.queue[0].beatAt - now)
 	}
 	if len(f.beating) == 0 && len(next.idle) == 0 {
 		next.isOver, f.isBeating = true, false
@@ -222,10 +226,26 @@ func (f *fleet) look() agenda {
 	return next
 }
 
-// inChunks does something for some presences at once, then for the next. Once it fails, or is to stop, the rest are left as they are.
-func inChunks(all []*presence, do func(*presence) error, stop func() bool) {
+// beatQueue are presences by when they are to beat, as container/heap wants it.
+type beatQueue []*presence
+
+func (q beatQueue) Len() int           { return len(q) }
+func (q beatQueue) Less(i, j int) bool { return q[i].beatAt < q[j].beatAt }
+func (q beatQueue) Swap(i, j int)      { q[i], q[j] = q[j], q[i] }
+func (q *beatQueue) Push(p any)        { *q = append(*q, p.(*presence)) }
+func (q *beatQueue) Pop() any {
+	last := len(*q) - 1
+	p := (*q)[last]
+	*q = (*q)[:last]
+	return p
+}
+
+// leaveInChunks has this process counted no more by some limiters at once, then by the next. Once that fails, or takes too long, it is
+// counted by the rest until their beats are over.
+func leaveInChunks(all []*presence) {
+	begin := nanos()
 	for some := range slices.Chunk(all, beatsAtOnce) {
-		if atOnce(len(some), func(i int) error { return do(some[i]) }) != nil || stop() {
+		if atOnce(len(some), func(i int) error { return some[i].leave() }) != nil || nanos()-begin > int64(longestBeat) {
 			return
 		}
 	}
@@ -244,6 +264,7 @@ func (p *presence) beat() error {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	defer f.queueLocked(p)
 	if err != nil {
 		breaker := f.executor.lanes.of(p.key).breaker
 		p.settledAt = now + int64(f.executor.lanes.probe*5/4+shortestBeat+p.timeout)
@@ -270,6 +291,13 @@ func (p *presence) beat() error {
 	}
 	p.beatAt = now + int64(max(beat-mathrand.N(beat/10+1), beatRefused))
 	return nil
+}
+
+// queueLocked has a presence beat again when it is due.
+func (f *fleet) queueLocked(p *presence) {
+	if f.beating[p] {
+		heap.Push(&f.queue, p)
+	}
 }
 
 // leave has this process counted no more by a limiter.
