@@ -222,7 +222,7 @@ func (e *localEntry) weighing(key string, now int64) int64 {
 	window, ok := e.plan.plan.(FixedWindow)
 	if last := e.limiter.local.known.get(key); ok && !window.Aligned && last != nil && last.isOver(now) {
 		left := e.plan.outcome(e.twin.peekAt(now), 1).resetAfter
-		return mulDiv(weighs, int64(min(left, window.Window)), int64(window.Window)) + min(weighs, 1)
+		return min(mulDiv(weighs, int64(min(left, window.Window)), int64(window.Window))+1, weighs)
 	}
 	return weighs
 }
@@ -248,8 +248,8 @@ func (p *preparedPlan) earned(span time.Duration) int64 {
 	return min(mulDiv(int64(span), r.Units, int64(r.Per))+1, p.limit)
 }
 
-// keepPaying pays what all keys owe, one after the other, as soon as Redis is back. It finds that out by itself, for the keys that owe
-// may not be asked for again. Processes come at times of their own, for so do the probes of their breakers.
+// keepPaying pays what all keys owe, some at once, as soon as Redis is back. It finds that out by itself, by one key of each node, for the
+// keys that owe may not be asked for again. Processes come at times of their own, for so do the probes of their breakers.
 func (l *local) keepPaying(e *executor) {
 	pause := rand.N(e.lanes.probe / 2)
 	for {
