@@ -82,14 +82,21 @@ func newFleet(e *executor) *fleet {
 	}
 }
 
-// of is the presence of this process among those that share a limiter, whose calls have a timeout.
+// of is the presence of this process among those that share a limiter: one for all that have its name.
 func (f *fleet) of(limiter string, keys keySpace, c limiterConfig, idle time.Duration) *presence {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if known := f.byLimiter[limiter]; known != nil {
 		return known
 	}
-	p := &presence{fleet: f, limiter: limiter, timeout: min(c.timeout, longestBeat), assumed: max(c.fleetSize, 1), idle: idle, key: keys.head + ":" + kindFleet + "w:{" + limiter + "}"}
+	p := &presence{
+		fleet:   f,
+		limiter: limiter,
+		timeout: min(c.timeout, longestBeat),
+		assumed: max(c.fleetSize, 1),
+		idle:    idle,
+		key:     keys.head + ":" + kindFleet + "w:{" + limiter + "}",
+	}
 	f.byLimiter[limiter] = p
 	return p
 }
