@@ -50,7 +50,7 @@ func newMiniredisBackend(t *testing.T) *miniredisBackend {
 	t.Cleanup(server.Close)
 	rdb := redis.NewClient(&redis.Options{Addr: server.Addr()})
 	t.Cleanup(func() { _ = rdb.Close() })
-	client, err := ration.New(rdb, ration.WithTimeout(10*time.Second))
+	client, err := ration.New(rdb, ration.WithTimeout(10*time.Second), withoutBeats)
 	require.NoError(t, err)
 	t.Cleanup(client.Close)
 	return &miniredisBackend{server: server, redis: rdb, client: client}

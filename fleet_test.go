@@ -71,14 +71,15 @@ var hourly = ration.FixedWindow{Limit: 1_000_000, Window: time.Hour}
 // A process that comes or goes is known within two seconds, and one that crashed within five.
 func TestFleetSize(t *testing.T) {
 	t.Parallel()
+	brief := ration.FixedWindow{Limit: 1_000_000, Window: time.Minute}
 	synctest.Test(t, func(t *testing.T) {
-		f := newTestFleet(hourly)
+		f := newTestFleet(brief)
 		for range 8 {
-			f.join(t, hourly)
+			f.join(t, brief)
 		}
 		f.sleep(t, 2*time.Second)
 		f.requireSize(t, 8)
-		f.join(t, hourly)
+		f.join(t, brief)
 		time.Sleep(time.Millisecond)
 		require.Equal(t, 9, ration.FleetSize(f.limiters[8]), "it knows by its first beat")
 		f.sleep(t, time.Second)
@@ -94,14 +95,14 @@ func TestFleetSize(t *testing.T) {
 		f.requireSize(t, 7)
 		require.Equal(t, 8, ration.FleetSize(crashed), "as last known")
 
-		// Who has not used a limiter for a window has no share of it.
+		// Who has not used a limiter for ten minutes has no share of it.
 		f.limiters = f.limiters[:3]
-		f.sleep(t, 55*time.Minute)
+		f.sleep(t, 9*time.Minute)
 		f.requireSize(t, 7)
-		f.sleep(t, 6*time.Minute)
+		f.sleep(t, 2*time.Minute)
 		f.requireSize(t, 3)
 		f.limiters = nil
-		f.sleep(t, 61*time.Minute)
+		f.sleep(t, 11*time.Minute)
 		beats := f.Runs("beat")
 		time.Sleep(24 * time.Hour)
 		require.Equal(t, beats, f.Runs("beat"), "nobody is there")
@@ -146,7 +147,7 @@ func TestFleetSizeIsNotKnown(t *testing.T) {
 func TestFleetSizeSurvivesOutage(t *testing.T) {
 	t.Parallel()
 	first := rand.Uint64()
-	for seed := first; seed < first+20; seed++ {
+	for seed := first; seed < first+6; seed++ {
 		synctest.Test(t, func(t *testing.T) {
 			random := rand.New(rand.NewPCG(seed, 0))
 			f := newTestFleet(hourly)
@@ -305,7 +306,7 @@ func TestRareUsersAreCounted(t *testing.T) {
 		f := newTestFleet(plan)
 		for range 8 {
 			f.join(t, plan)
-			time.Sleep(time.Hour)
+			time.Sleep(11 * time.Minute)
 		}
 		f.requireSize(t, 8)
 	})

@@ -112,7 +112,7 @@ func TestNoFreshBurstOnReturn(t *testing.T) {
 					}
 					offer(3 * time.Second)
 					begin, before := time.Now(), admitted
-					for range 10 {
+					for range 4 {
 						level, lowest = max(level, 0), 0
 						c.away(o)
 						offer(4 * time.Second)
@@ -230,7 +230,7 @@ func TestPaidKeysGiveTheirPlaces(t *testing.T) {
 func TestManyKeysOwe(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		const keys, limit = 2000, 10
+		const keys, limit = 1000, 10
 		o := newOutage(t, ration.FixedWindow{Limit: limit, Window: time.Hour}, 2)
 		granted := make([]int, keys)
 		offer := func(times int) {
