@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -49,7 +50,7 @@ func (c scriptCall) add(ctx context.Context, p redis.Pipeliner, storedKeys ...st
 func recordCall(ctx context.Context, p peer, o *redis.Options, q quota, key string) (scriptCall, error) {
 	rdb := redis.NewClient(o)
 	defer func() { _ = rdb.Close() }()
-	var r recorder
+	r := recorder{key: key}
 	rdb.AddHook(&r)
 	l, err := p.open(rdb, q)
 	if err != nil {
@@ -63,15 +64,16 @@ func recordCall(ctx context.Context, p peer, o *redis.Options, q quota, key stri
 			return scriptCall{}, fmt.Errorf("%s: %w", p.name, err)
 		}
 	}
-	if len(r.args) < 4 || r.args[0] != "evalsha" {
-		return scriptCall{}, fmt.Errorf("%s sends %v, not a script call with a key", p.name, r.args)
+	args := r.last()
+	if len(args) < 4 || args[0] != "evalsha" {
+		return scriptCall{}, fmt.Errorf("%s sends %v, not a script call with a key", p.name, args)
 	}
-	n, err := strconv.Atoi(fmt.Sprint(r.args[2]))
-	if err != nil || n < 1 || len(r.args) < 3+n {
-		return scriptCall{}, fmt.Errorf("%s sends %v, not a script call with a key", p.name, r.args)
+	n, err := strconv.Atoi(fmt.Sprint(args[2]))
+	if err != nil || n < 1 || len(args) < 3+n {
+		return scriptCall{}, fmt.Errorf("%s sends %v, not a script call with a key", p.name, args)
 	}
-	c := scriptCall{digest: fmt.Sprint(r.args[1]), args: r.args[3+n:]}
-	for _, stored := range r.args[3 : 3+n] {
+	c := scriptCall{digest: fmt.Sprint(args[1]), args: args[3+n:]}
+	for _, stored := range args[3 : 3+n] {
 		head, tail, found := strings.Cut(fmt.Sprint(stored), key)
 		if !found {
 			return scriptCall{}, fmt.Errorf("%s stores %q as %q", p.name, key, stored)
@@ -81,8 +83,27 @@ func recordCall(ctx context.Context, p peer, o *redis.Options, q quota, key stri
 	return c, nil
 }
 
-// recorder is a hook of a redis client that keeps the arguments of the last command.
-type recorder struct{ args []any }
+// recorder is a hook of a redis client that keeps the arguments of the last command about a key. A limiter may send others meanwhile.
+type recorder struct {
+	key string
+
+	mu   sync.Mutex
+	args []any
+}
+
+func (r *recorder) last() []any {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.args
+}
+
+func (r *recorder) note(cmd redis.Cmder) {
+	if strings.Contains(fmt.Sprint(cmd.Args()...), r.key) {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.args = slices.Clone(cmd.Args())
+	}
+}
 
 func (r *recorder) DialHook(next redis.DialHook) redis.DialHook {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) { return next(ctx, network, addr) }
@@ -90,14 +111,16 @@ func (r *recorder) DialHook(next redis.DialHook) redis.DialHook {
 
 func (r *recorder) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
-		r.args = slices.Clone(cmd.Args())
+		r.note(cmd)
 		return next(ctx, cmd)
 	}
 }
 
 func (r *recorder) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
-		r.args = slices.Clone(cmds[len(cmds)-1].Args())
+		for _, cmd := range cmds {
+			r.note(cmd)
+		}
 		return next(ctx, cmds)
 	}
 }
