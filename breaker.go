@@ -82,7 +82,6 @@ type breaker struct {
 	// nanoseconds since start, 0: never.
 	failedAt atomic.Int64
 	refusal  atomic.Pointer[error] // of calls that are not let through
-	failing  atomic.Bool           // the last call got no answer
 	failure  error                 // the last; with the circuit's lock
 	openedAt int64                 // nanos; with the circuit's lock
 
@@ -107,7 +106,6 @@ func newBreaker(node string, b Breaker, report func(ObservedBreaker)) *breaker {
 		},
 		IsSuccessful: func(err error) bool {
 			failed := !isAnswered(err)
-			k.failing.Store(failed)
 			if failed {
 				k.failure = err
 			}

@@ -74,8 +74,8 @@ func (l *local) forgive(keys []any, units int64) bool {
 // settleFirst sees to it that Redis knows what was granted without it, before it decides a request: it would grant that anew. It answers
 // why that is not so yet, and the request is to be decided here; and what is left of the limiter's timeout.
 //
-// Where the last call got no answer, or the key owes something, the next is not the request but a question that charges nothing: a
-// payment whose answer does not come is lost. And once a breaker has closed, all is decided here too, by errSettling, until the other
+// Where the breaker is open, or the key owes something, the next is not the request but a question that charges nothing: a payment whose
+// answer does not come is lost. And once a breaker has closed, all is decided here too, by errSettling, until the other
 // processes of the fleet have had the time to notice, and to pay.
 func (l *local) settleFirst(ctx context.Context, limiter *Limiter, keys []any) (left time.Duration, cause error) {
 	e, timeout := limiter.executor, limiter.config.timeout
@@ -197,7 +197,7 @@ func (l *local) pay(ctx context.Context, timeout time.Duration, key string) (cau
 		settled(0, false)
 		return nil
 	}
-	answer, late, err := limiter.executor.call(ctx, timeout, plan.take, []any{key}, []any{plan.costOfOne, units}, plan.argsOfDebt())
+	answer, late, err := limiter.executor.call(ctx, timeout, plan.take, []any{key}, []any{plan.costOfOne, units}, plan.argsOfDebt)
 	if late == nil {
 		paid(answer, err, isFailure(err) && mayHaveRun(err))
 	} else {

@@ -192,7 +192,7 @@ func ArgumentsOfDebt(plan Plan) (args []any, err error) {
 	if err != nil {
 		return nil, err
 	}
-	return prepared.argsOfDebt(), nil
+	return prepared.argsOfDebt, nil
 }
 
 // CountedFor is for how long after its use the processes of a limiter are counted.

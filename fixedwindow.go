@@ -82,11 +82,11 @@ func (p FixedWindow) prepare() (*preparedPlan, error) {
 	if p.Aligned && p.RestartOnDeny {
 		return nil, &PlanError{Plan: fixedWindowName, Field: "RestartOnDeny", Reason: "cannot be together with Aligned"}
 	}
-	mode, modeUpTo := fixedWindowOpensAtGrant, fixedWindowOpensAtGrant
+	mode, modeUpTo, modeOfDebt := fixedWindowOpensAtGrant, fixedWindowOpensAtGrant, fixedWindowOpensAtGrant
 	switch {
 	case p.Aligned:
-		mode, modeUpTo = fixedWindowOnGrid, fixedWindowOnGrid
-	case p.RestartOnDeny:
+		mode, modeUpTo, modeOfDebt = fixedWindowOnGrid, fixedWindowOnGrid, fixedWindowOnGrid
+	case p.RestartOnDeny: // a debt that Redis has no room for is no attempt
 		mode, modeUpTo = fixedWindowRestartsOnAnyDenial, fixedWindowRestartsOnFullDenial
 	}
 	args := func(mode int) []any {
@@ -97,16 +97,17 @@ func (p FixedWindow) prepare() (*preparedPlan, error) {
 		}
 	}
 	return &preparedPlan{
-		plan:      p,
-		text:      p.String(),
-		kind:      "fw1",
-		limit:     p.Limit,
-		take:      &fixedWindowTake,
-		peek:      &fixedWindowPeek,
-		refund:    &fixedWindowRefund,
-		args:      args(mode),
-		argsUpTo:  args(modeUpTo),
-		algorithm: p,
+		plan:       p,
+		text:       p.String(),
+		kind:       "fw1",
+		limit:      p.Limit,
+		take:       &fixedWindowTake,
+		peek:       &fixedWindowPeek,
+		refund:     &fixedWindowRefund,
+		args:       args(mode),
+		argsUpTo:   args(modeUpTo),
+		argsOfDebt: args(modeOfDebt),
+		algorithm:  p,
 	}, nil
 }
 

@@ -313,3 +313,26 @@ func (p *presence) leave() error {
 	_, _, err := f.executor.do(context.Background(), p.timeout, p.key, nil, newPlainCommand("zrem", p.key, f.process))
 	return err
 }
+
+// matters is for how long the processes that use a limiter share its quota: as long as what was granted under its plan may matter, within
+// idleLeast and idleMost.
+func (p *preparedPlan) matters() time.Duration {
+	longest := idleLeast
+	for _, one := range p.each() {
+		var span time.Duration
+		switch plan := one.plan.(type) {
+		case FixedWindow:
+			span = plan.Window
+		case SlidingWindow:
+			span = plan.Window
+		case SlidingLog:
+			span = plan.Window
+		case TokenBucket:
+			span = plan.Rate.timeFor(plan.Burst)
+		case GCRA:
+			span = plan.Rate.timeFor(plan.Burst)
+		}
+		longest = max(longest, min(span, idleMost))
+	}
+	return longest
+}

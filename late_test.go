@@ -140,3 +140,23 @@ func TestLateDenialSettlesNothing(t *testing.T) {
 		})
 	}
 }
+
+// A late grant to a caller whom the function of FailFunc gave less is his as far as he was given it, and else goes back.
+func TestRestOfALateGrantUnderFailFunc(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		some := ration.FailFunc(func(context.Context, ration.Request, error) ration.Decision {
+			return ration.Decision{Allowed: true, Granted: 3}
+		})
+		o := newOutage(t, ration.FixedWindow{Limit: 10, Window: time.Hour}, 1, neverOpen, ration.OnFailure(some))
+		o.Delay(50 * time.Millisecond)
+		d, err := o.limiters[0].AllowUpTo(t.Context(), "key", 8)
+		require.NoError(t, err)
+		require.EqualValues(t, 3, d.Granted)
+		o.Delay(0)
+		time.Sleep(time.Second)
+		d, err = o.limiters[0].Peek(t.Context(), "key")
+		require.NoError(t, err)
+		require.EqualValues(t, 7, d.Remaining)
+	})
+}

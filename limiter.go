@@ -294,10 +294,13 @@ func (l *Limiter) settle(a asked, decided Decision, answer []int64, err error) {
 	if err != nil {
 		return
 	}
-	// Of what he has himself a part is no grant that could be given back by itself: then all of it goes back, and he owes what he has.
 	back := granted.Granted
-	if back == decided.Granted && (decided.Source != SourceLocal || l.local.forgive(a.keys, back)) {
+	switch {
+	case decided.Source != SourceLocal:
+		back -= min(back, decided.Granted)
+	case back == decided.Granted && l.local.forgive(a.keys, back):
 		return
+		// Else all of it goes back, and he owes what he has: a SlidingLog takes back a grant as a whole.
 	}
 	if back > 0 {
 		l.executor.undo(a.plan.refund, a.keys, a.plan.takenBy(answer, back), a.plan.argsRefund)

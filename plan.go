@@ -2,10 +2,6 @@ package ration
 
 import (
 	"fmt"
-	"math"
-	"math/bits"
-	"slices"
-	"strconv"
 	"sync"
 	"time"
 )
@@ -41,7 +37,9 @@ type preparedPlan struct {
 	// args are the plan's numbers for the scripts that take and peek, boxed once. argsUpTo are those where one request takes
 	// what fits, and argsRefund those for the script that gives back.
 	args, argsUpTo, argsRefund []any
-	costOfOne                  any // the script's cost of a request for one unit, boxed once
+	// argsOfDebt are those where what was granted without Redis is charged; as argsUpTo unless the plan says otherwise.
+	argsOfDebt []any
+	costOfOne  any // the script's cost of a request for one unit, boxed once
 	// argsOfOne are the plan's kind and numbers for the scripts of several plans.
 	argsOfOne []any
 	parts     []part // of a MultiPlan, which has no algorithm of its own
@@ -217,6 +215,9 @@ func prepare(plan Plan) (*preparedPlan, error) {
 	if p.parts != nil {
 		return p, nil
 	}
+	if p.argsOfDebt == nil {
+		p.argsOfDebt = p.argsUpTo
+	}
 	p.argsOfOne = append([]any{p.kind[:2]}, p.args...)
 	if p.unit == 0 {
 		p.unit = 1
@@ -275,48 +276,4 @@ func (c *planCache) prepare(plan Plan) (*preparedPlan, error) {
 	}
 	c.prepared[plan] = p
 	return p, nil
-}
-
-// matters is for how long the processes that use a limiter share its quota: as long as what was granted under its plan may matter, within
-// idleLeast and idleMost.
-func (p *preparedPlan) matters() time.Duration {
-	longest := idleLeast
-	for _, one := range p.each() {
-		var span time.Duration
-		switch plan := one.plan.(type) {
-		case FixedWindow:
-			span = plan.Window
-		case SlidingWindow:
-			span = plan.Window
-		case SlidingLog:
-			span = plan.Window
-		case TokenBucket:
-			span = plan.Rate.timeFor(plan.Burst)
-		case GCRA:
-			span = plan.Rate.timeFor(plan.Burst)
-		}
-		longest = max(longest, min(span, idleMost))
-	}
-	return longest
-}
-
-// timeFor is how long so many units take to be earned, or the longest time there is.
-func (r Rate) timeFor(units int64) time.Duration {
-	hi, lo := bits.Mul64(uint64(units), uint64(r.Per))
-	if hi >= uint64(r.Units) {
-		return math.MaxInt64
-	}
-	span, _ := bits.Div64(hi, lo, uint64(r.Units))
-	return time.Duration(min(span, math.MaxInt64))
-}
-
-// argsOfDebt are the plan's numbers where what was granted without Redis is charged: that Redis has no room for it is no attempt that
-// would start a window again.
-func (p *preparedPlan) argsOfDebt() []any {
-	if plan, ok := p.plan.(FixedWindow); ok && plan.RestartOnDeny {
-		args := slices.Clone(p.argsUpTo)
-		args[2] = strconv.Itoa(fixedWindowOpensAtGrant)
-		return args
-	}
-	return p.argsUpTo
 }

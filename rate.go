@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/big"
+	"math/bits"
 	"strconv"
 	"strings"
 	"time"
@@ -215,4 +216,14 @@ func formatSpan(d time.Duration) string {
 		}
 	}
 	return strconv.FormatInt(int64(d), 10) + "ns"
+}
+
+// timeFor is how long so many units take to be earned, or the longest time there is.
+func (r Rate) timeFor(units int64) time.Duration {
+	hi, lo := bits.Mul64(uint64(units), uint64(r.Per))
+	if hi >= uint64(r.Units) {
+		return math.MaxInt64
+	}
+	span, _ := bits.Div64(hi, lo, uint64(r.Units))
+	return time.Duration(min(span, math.MaxInt64))
 }
