@@ -1,8 +1,6 @@
 package main
 
 import (
-	"bytes"
-	"context"
 	"io"
 	"net"
 	"regexp"
@@ -197,31 +195,10 @@ func TestDemoErrors(t *testing.T) {
 // A run that is interrupted prints its table all the same.
 func TestDemoInterrupted(t *testing.T) {
 	t.Parallel()
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	reader, writer := io.Pipe()
-	var seen bytes.Buffer
-	read := make(chan error, 1)
-	go func() {
-		buffer := make([]byte, 4096)
-		for {
-			n, err := reader.Read(buffer)
-			seen.Write(buffer[:n])
-			if regexp.MustCompile(`1s: \d+ offered`).Match(seen.Bytes()) {
-				cancel()
-			}
-			if err != nil {
-				read <- err
-				return
-			}
-		}
-	}()
-	status := run(ctx, []string{"demo", "--duration", "1h", "--load", "0.05", "--timeout", "1m"}, nil, writer, io.Discard)
-	require.NoError(t, writer.Close())
-	require.ErrorIs(t, <-read, io.EOF)
-	require.Zero(t, status)
-	require.Len(t, row(t, seen.String(), "all"), 5, seen.String())
-	require.NotContains(t, seen.String(), "could not be offered")
+	got := interrupted(t, regexp.MustCompile(`1s: \d+ offered`), "demo", "--duration", "1h", "--load", "0.05", "--timeout", "1m")
+	require.Zero(t, got.status)
+	require.Len(t, row(t, got.out, "all"), 5, got.out)
+	require.NotContains(t, got.out, "could not be offered")
 }
 
 func TestRemarks(t *testing.T) {

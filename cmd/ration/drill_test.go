@@ -1,13 +1,12 @@
 package main
 
 import (
-	"bytes"
-	"context"
 	"encoding/xml"
 	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -115,32 +114,10 @@ func TestDrillOwnServer(t *testing.T) {
 func TestDrillInterrupted(t *testing.T) {
 	t.Parallel()
 	redis := startRedis(t)
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	reader, writer := io.Pipe()
-	var seen bytes.Buffer
-	read := make(chan error, 1)
-	go func() {
-		buffer := make([]byte, 4096)
-		for {
-			n, err := reader.Read(buffer)
-			seen.Write(buffer[:n])
-			if strings.Contains(seen.String(), "\n  3  stopped ") {
-				cancel()
-			}
-			if err != nil {
-				read <- err
-				return
-			}
-		}
-	}()
-	var errOut bytes.Buffer
-	status := run(ctx, []string{"drill", "--redis", "redis://" + redis.Addr(), "--phase", "2s", "--timeout", "100ms"}, nil, writer, &errOut)
-	require.NoError(t, writer.Close())
-	require.ErrorIs(t, <-read, io.EOF)
-	requireDrill(t, "local", ended{status, seen.String(), errOut.String()})
-	require.Contains(t, seen.String(), "\nstopped, ")
-	require.NotContains(t, seen.String(), "killed")
+	got := interrupted(t, regexp.MustCompile(`\n  3  stopped `), "drill", "--redis", "redis://"+redis.Addr(), "--phase", "2s", "--timeout", "100ms")
+	requireDrill(t, "local", got)
+	require.Contains(t, got.out, "\nstopped, ")
+	require.NotContains(t, got.out, "killed")
 	requireForgotten(t, redis)
 }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"io"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -28,6 +29,35 @@ func command(ctx context.Context, stdin io.Reader, args ...string) ended {
 	var out, errOut bytes.Buffer
 	status := run(ctx, args, stdin, &out, &errOut)
 	return ended{status, out.String(), errOut.String()}
+}
+
+// interrupted runs the command until it has printed something, and then as a shell does after Ctrl-C.
+func interrupted(t *testing.T, when *regexp.Regexp, args ...string) ended {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	reader, writer := io.Pipe()
+	var seen bytes.Buffer
+	read := make(chan error, 1)
+	go func() {
+		buffer := make([]byte, 4096)
+		for {
+			n, err := reader.Read(buffer)
+			seen.Write(buffer[:n])
+			if when.Match(seen.Bytes()) {
+				cancel()
+			}
+			if err != nil {
+				read <- err
+				return
+			}
+		}
+	}()
+	var errOut bytes.Buffer
+	status := run(ctx, args, nil, writer, &errOut)
+	require.NoError(t, writer.Close())
+	require.ErrorIs(t, <-read, io.EOF)
+	return ended{status, seen.String(), errOut.String()}
 }
 
 func TestMistakes(t *testing.T) {
