@@ -61,7 +61,7 @@ func TestDrill(t *testing.T) {
 				"--instances", "2", "--policy", policy, "--phase", "1s", "--timeout", "300ms", "--latency", "1s", "--plot", picture)
 			requireDrill(t, policy, got)
 			require.Contains(t, got.out, "token-bucket 50/s burst 20, shared by 2 instances, which are offered 150/s\n"+
-				"through Redis at "+redis.Addr()+", breaking only connections to it\ntimeout 100ms, policy "+policy+"\n")
+				"through Redis at "+redis.Addr()+", breaking only connections to it\ntimeout 300ms, policy "+policy+"\n")
 			require.NotEqual(t, "0", phase(t, got.out, "healthy")[3], "by Redis")
 			for _, state := range []string{"stopped", "killed", "slow"} {
 				require.NotEqual(t, "0", phase(t, got.out, state)[4], "without Redis, which is %s", state)
@@ -114,7 +114,7 @@ func TestDrillOwnServer(t *testing.T) {
 func TestDrillInterrupted(t *testing.T) {
 	t.Parallel()
 	redis := startRedis(t)
-	got := interrupted(t, regexp.MustCompile(`\n  3  stopped `), "drill", "--redis", "redis://"+redis.Addr(), "--phase", "2s", "--timeout", "100ms")
+	got := interrupted(t, regexp.MustCompile(`\n +3 +stopped `), "drill", "--redis", "redis://"+redis.Addr(), "--phase", "2s", "--timeout", "100ms")
 	requireDrill(t, "local", got)
 	require.Contains(t, got.out, "\nstopped, ")
 	require.NotContains(t, got.out, "killed")
