@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"runtime"
 	"testing"
@@ -112,5 +113,34 @@ func serve(conn io.ReadWriteCloser, reply []byte) {
 				return
 			}
 		}
+	}
+}
+
+// A decision while the breaker is open allocates the error alone that says whose it is.
+//
+//nolint:paralleltest // counts the allocations of the process
+func TestAllocationsWithoutRedis(t *testing.T) {
+	for name, policy := range map[string]ration.FailurePolicy{
+		"local": ration.FailLocal(), "open": ration.FailOpen(), "closed": ration.FailClosed(),
+	} {
+		t.Run(name, func(t *testing.T) { //nolint:paralleltest // as above
+			rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", DialerRetries: 1})
+			t.Cleanup(func() { _ = rdb.Close() })
+			client, err := ration.New(rdb, ration.WithTimeout(time.Second), ration.OnFailure(policy), ration.WithLogger(
+				slog.New(slog.NewTextHandler(io.Discard, nil))), ration.WithBreaker(ration.Breaker{Failures: 1, Probe: time.Hour}))
+			require.NoError(t, err)
+			t.Cleanup(client.Close)
+			limiter, err := client.Limiter("search", ration.GCRA{Rate: ration.PerSecond(100), Burst: 100})
+			require.NoError(t, err)
+			for range 10 {
+				_, err := limiter.Allow(t.Context(), "tenant:42")
+				require.NoError(t, err)
+			}
+			require.LessOrEqual(t, testing.AllocsPerRun(5000, func() {
+				if d, err := limiter.Allow(t.Context(), "tenant:42"); err != nil || d.Cause == nil {
+					t.Fatal(d, err)
+				}
+			}), 1.0)
+		})
 	}
 }

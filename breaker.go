@@ -166,10 +166,18 @@ func (k *breaker) isSettling() bool {
 // nanos is the time since start, by the monotonic clock.
 func nanos() int64 { return int64(time.Since(start)) }
 
+// refused is the error of a call while none is let through, not even as a probe.
+func (k *breaker) refused() error {
+	if at := k.probeAt.Load(); at != 0 && nanos() < at {
+		return *k.refusal.Load()
+	}
+	return nil
+}
+
 // run does a call with a timeout, or refuses it.
 func (k *breaker) run(call func() ([]int64, error), timeout time.Duration) ([]int64, error) {
-	if at := k.probeAt.Load(); at != 0 && nanos() < at {
-		return nil, *k.refusal.Load()
+	if err := k.refused(); err != nil {
+		return nil, err
 	}
 	answer, err := k.circuit.Execute(call)
 	k.tell()
@@ -230,12 +238,11 @@ func (k *breaker) learn(cause error) {
 
 // isAnswered says that a node gave an answer, if only a fault.
 func isAnswered(err error) bool {
-	var failed *unavailableError
-	return err == nil || errors.As(err, &failed) && isAnswer(failed.cause)
+	failed := failureOf(err)
+	return err == nil || failed != nil && failed.isFault
 }
 
 // isCallersEnd says that a call ended because its caller did, which says nothing of the node.
 func isCallersEnd(err error) bool {
-	var failed *unavailableError
-	return err != nil && !errors.As(err, &failed)
+	return err != nil && !isFailure(err)
 }

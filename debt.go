@@ -79,7 +79,11 @@ func (l *local) forgive(keys []any, units int64) bool {
 // processes of the fleet have had the time to notice, and to pay.
 func (l *local) settleFirst(ctx context.Context, limiter *Limiter, keys []any) (left time.Duration, cause error) {
 	e, timeout := limiter.executor, limiter.config.timeout
-	breaker := e.lanes.of(keys[0].(string)).breaker
+	lane := e.lanes.of(keys[0].(string))
+	breaker := lane.breaker
+	if cause := lane.refused(ctx); cause != nil {
+		return 0, cause
+	}
 	owes := l.owing.Load() > 0 && l.owes(keys)
 	if !owes && !breaker.isOpen() {
 		if breaker.isSettling() {

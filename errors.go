@@ -146,16 +146,36 @@ func (e *ParseError) Pointer() string {
 	return e.Input + "\n" + strings.Repeat(" ", len(before)) + strings.Repeat("^", max(len([]rune(e.Word)), 1))
 }
 
-// unavailableError is that of a call that Redis did not answer, and why.
-type unavailableError struct{ cause error }
+// unavailableError is that of a call that Redis did not answer, or refused, and why. What kind of a failure it is is found out once,
+// for each decision of an outage is told and counted by it.
+type unavailableError struct {
+	cause           error
+	isFault         bool // Redis answered
+	isConfiguration bool // no waiting mends it
+}
 
-func unavailable(cause error) error { return &unavailableError{cause} }
+func unavailable(cause error) error {
+	return &unavailableError{cause: cause, isFault: isAnswer(cause), isConfiguration: errors.Is(cause, ErrConfiguration)}
+}
+
+// failureOf is the failure that an error is, or wraps; nil: it is another one, or none.
+func failureOf(err error) *unavailableError {
+	if of, ok := err.(*limiterError); ok { //nolint:errorlint // the outermost; what it wraps is looked at below
+		err = of.err
+	}
+	if failed, ok := err.(*unavailableError); ok { //nolint:errorlint // most are
+		return failed
+	}
+	failed, _ := errors.AsType[*unavailableError](err)
+	return failed
+}
 
 func (e *unavailableError) Error() string {
 	return ErrUnavailable.Error() + ": " + withoutPrefix(e.cause)
 }
 
-func (e *unavailableError) Unwrap() []error { return []error{ErrUnavailable, e.cause} }
+func (e *unavailableError) Is(target error) bool { return target == ErrUnavailable }
+func (e *unavailableError) Unwrap() error        { return e.cause }
 
 // configurationError is that of a call that Redis refuses as it is configured, and why.
 type configurationError struct{ cause error }
@@ -164,7 +184,8 @@ func (e *configurationError) Error() string {
 	return ErrConfiguration.Error() + ": " + withoutPrefix(e.cause)
 }
 
-func (e *configurationError) Unwrap() []error { return []error{ErrConfiguration, e.cause} }
+func (e *configurationError) Is(target error) bool { return target == ErrConfiguration }
+func (e *configurationError) Unwrap() error        { return e.cause }
 
 // configurationFaults are how Redis begins the errors that no waiting mends.
 var configurationFaults = []string{

@@ -43,7 +43,12 @@ func newExecutor(rdb redis.UniversalClient, maxInFlight int, b Breaker, r *repor
 func (e *executor) call(
 	ctx context.Context, timeout time.Duration, s *script, keys, lead, args []any,
 ) ([]int64, *lateAnswer, error) {
-	answer, late, err := e.do(ctx, timeout, keys[0].(string), s, newCommand(s, keys, lead, args))
+	key := keys[0].(string)
+	lane := e.lanes.of(key)
+	if err := lane.refused(ctx); err != nil { // before anything is made: in an outage this is the way of nearly all
+		return nil, nil, err
+	}
+	answer, late, err := e.do(ctx, timeout, lane, key, s, newCommand(s, keys, lead, args))
 	if err == nil {
 		err = s.checkFields(answer)
 	}
@@ -54,7 +59,8 @@ func (e *executor) call(
 // longer than a caller would. It is called by goroutines that close waits for, so it runs while the executor is closed, too.
 func (e *executor) undo(s *script, keys, lead, args []any) {
 	e.reporter.lateRefunds.Add(1)
-	c := e.newCall(context.Background(), undoTimeout, keys[0].(string), s, newCommand(s, keys, lead, args))
+	key := keys[0].(string)
+	c := e.newCall(context.Background(), undoTimeout, e.lanes.of(key), key, s, newCommand(s, keys, lead, args))
 	c.isUndo = true
 	_, _ = c.ask()
 	e.recycle(c)
@@ -64,21 +70,26 @@ const undoTimeout = time.Second
 
 // delete deletes keys; Redis frees what they held in the background.
 func (e *executor) delete(ctx context.Context, timeout time.Duration, keys ...any) error {
-	_, _, err := e.do(ctx, timeout, keys[0].(string), nil, newPlainCommand(append([]any{"unlink"}, keys...)...))
-	return err
+	return e.plain(ctx, timeout, keys[0].(string), append([]any{"unlink"}, keys...)...)
 }
 
 // probe asks the node of a key for a sign of life, if the breaker lets it. A fault is one too.
 func (e *executor) probe(ctx context.Context, timeout time.Duration, key string) error {
-	if _, _, err := e.do(ctx, timeout, key, nil, newPlainCommand("exists", key)); !isAnswered(err) {
+	if err := e.plain(ctx, timeout, key, "exists", key); !isAnswered(err) {
 		return err
 	}
 	return nil
 }
 
+// plain runs a command of a key whose answer does not matter.
+func (e *executor) plain(ctx context.Context, timeout time.Duration, key string, args ...any) error {
+	_, _, err := e.do(ctx, timeout, e.lanes.of(key), key, nil, newPlainCommand(args...))
+	return err
+}
+
 // ping asks for a sign of life, whatever the breaker says.
 func (e *executor) ping(ctx context.Context, timeout time.Duration) error {
-	c := e.newCall(ctx, timeout, "", nil, newPlainCommand("ping"))
+	c := e.newCall(ctx, timeout, e.lanes.one, "", nil, newPlainCommand("ping"))
 	err := c.ctx.Err()
 	if err == nil {
 		_, err = c.ask()
@@ -89,9 +100,9 @@ func (e *executor) ping(ctx context.Context, timeout time.Duration) error {
 
 // do runs a command on the lane of a key, unless the breaker there is open: one of a script, or a plain one.
 func (e *executor) do(
-	ctx context.Context, timeout time.Duration, key string, s *script, cmd command,
+	ctx context.Context, timeout time.Duration, lane *lane, key string, s *script, cmd command,
 ) (answer []int64, late *lateAnswer, err error) {
-	c := e.newCall(ctx, timeout, key, s, cmd)
+	c := e.newCall(ctx, timeout, lane, key, s, cmd)
 	if err = c.ctx.Err(); err == nil { // whatever the breaker says
 		answer, err = c.lane.run(c)
 	}
@@ -202,8 +213,8 @@ func (e *executor) run(c *call) {
 
 // isAnswer says whether an error is one that Redis answered.
 func isAnswer(err error) bool {
-	var answer redis.Error
-	return errors.As(err, &answer)
+	_, ok := errors.AsType[redis.Error](err)
+	return ok
 }
 
 // endOf is what a context that is done ended with; never nil, whatever the context.
@@ -223,11 +234,10 @@ func (e *executor) isClosed() bool {
 	}
 }
 
-// newCall is a call on the lane of a key; none of the key where that is empty.
-func (e *executor) newCall(ctx context.Context, timeout time.Duration, key string, s *script, cmd command) *call {
+// newCall is a call on the lane of a key; of no key where that is empty.
+func (e *executor) newCall(ctx context.Context, timeout time.Duration, lane *lane, key string, s *script, cmd command) *call {
 	c := e.calls.Get().(*call)
-	c.ctx, c.timeout, c.key, c.script, c.command = orBackground(ctx), timeout, key, s, cmd
-	c.lane = e.lanes.of(key)
+	c.ctx, c.timeout, c.lane, c.key, c.script, c.command = orBackground(ctx), timeout, lane, key, s, cmd
 	return c
 }
 

@@ -115,6 +115,5 @@ func (decide failFunc) answer(f failed) (d Decision) {
 
 // isFailure says that an error is one that the failure policy answers.
 func isFailure(err error) bool {
-	var failed *unavailableError
-	return errors.As(err, &failed)
+	return failureOf(err) != nil
 }

@@ -309,9 +309,7 @@ func (f *fleet) queueLocked(p *presence) {
 
 // leave has this process counted no more by a limiter.
 func (p *presence) leave() error {
-	f := p.fleet
-	_, _, err := f.executor.do(context.Background(), p.timeout, p.key, nil, newPlainCommand("zrem", p.key, f.process))
-	return err
+	return p.fleet.executor.plain(context.Background(), p.timeout, p.key, "zrem", p.key, p.fleet.process)
 }
 
 // matters is for how long the processes that use a limiter share its quota: as long as what was granted under its plan may matter, within

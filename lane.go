@@ -17,6 +17,14 @@ type lane struct {
 	breaker *breaker
 }
 
+// refused is why no call of a context goes now, not even as a probe: the context is over, whatever the breaker says, or that is open.
+func (l *lane) refused(ctx context.Context) error {
+	if err := orBackground(ctx).Err(); err != nil {
+		return err
+	}
+	return l.breaker.refused()
+}
+
 // run runs a call, unless the breaker is open.
 func (l *lane) run(c *call) ([]int64, error) { return l.breaker.run(c.ask, c.timeout) }
 

@@ -28,9 +28,6 @@ func (l *lateAnswer) end(answer []int64, err error) {
 
 // whenEnded is said by the caller: what is to be done. Where the call has ended already, it is done in the background of e.
 func (l *lateAnswer) whenEnded(e *executor, then func(answer []int64, err error)) {
-	if l == nil {
-		return
-	}
 	l.mu.Lock()
 	l.then = then
 	ended := l.ended
@@ -42,11 +39,11 @@ func (l *lateAnswer) whenEnded(e *executor, then func(answer []int64, err error)
 
 // mayHaveRun says that a script may have run, by the error that it ended with.
 func mayHaveRun(err error) bool {
-	var failed *net.OpError
+	failed, isNetwork := errors.AsType[*net.OpError](err)
 	switch {
 	case errors.Is(err, ErrBreakerOpen), errors.Is(err, ErrClosed), errors.Is(err, errNoPlace), isAnswer(err):
 		return false
-	case errors.As(err, &failed):
+	case isNetwork:
 		return failed.Op != "dial"
 	default:
 		return true

@@ -279,8 +279,14 @@ func (l *Limiter) fallBack(ctx context.Context, a asked, cause error, late *late
 	return d
 }
 
-// settleLate settles an answer when it comes.
+// settleLate settles an answer when it comes, if there is one to come.
 func (l *Limiter) settleLate(a asked, decided Decision, late *lateAnswer) {
+	if late != nil {
+		l.settleWhenEnded(a, decided, late)
+	}
+}
+
+func (l *Limiter) settleWhenEnded(a asked, decided Decision, late *lateAnswer) {
 	late.whenEnded(l.executor, func(answer []int64, err error) { l.settle(a, decided, answer, err) })
 }
 

@@ -2,7 +2,6 @@ package ration
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -12,12 +11,15 @@ import (
 
 // lineLimit lets five lines of a kind through, and one more for every five seconds; it counts those that it does not.
 type lineLimit struct {
+	// quietUntil is until when none passes, nanos; 0: none has passed yet. It is looked at before the lock, for most lines of an outage
+	// are not shown.
+	quietUntil atomic.Int64
+	hidden     atomic.Int64 // since the last that was shown
+	watched    atomic.Bool  // somebody looks whether there are some of which no line tells
+
 	mu      sync.Mutex
-	begun   bool
 	fullAt  int64 // when five may pass again at once, nanos
 	shownAt int64 // when the last one was, nanos
-	hidden  int64 // since then
-	watched bool  // somebody looks whether there are some of which no line tells
 }
 
 const (
@@ -28,33 +30,43 @@ const (
 // line says whether a line may be shown, and how many were not before it; or else whether somebody has to look from time to time
 // whether there are some that no line tells of.
 func (l *lineLimit) line() (show bool, hidden int64, isUnwatched bool) {
-	now := nanos()
+	if now := nanos(); !l.isQuiet(now) && l.pass(now) {
+		return true, l.hidden.Swap(0), false
+	}
+	l.hidden.Add(1)
+	return false, 0, !l.watched.Load() && l.watched.CompareAndSwap(false, true)
+}
+
+func (l *lineLimit) isQuiet(now int64) bool {
+	until := l.quietUntil.Load()
+	return until != 0 && now < until
+}
+
+// pass says whether a line may be shown.
+func (l *lineLimit) pass(now int64) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !l.begun || l.fullAt < now {
-		l.begun, l.fullAt = true, now
+	switch {
+	case l.isQuiet(now):
+		return false
+	case l.quietUntil.Load() == 0:
+		l.fullAt = now
 	}
-	if l.fullAt-now <= (linesAtOnce-1)*int64(linesApart) {
-		l.fullAt += int64(linesApart)
-		l.shownAt = now
-		hidden, l.hidden = l.hidden, 0
-		return true, hidden, false
-	}
-	l.hidden++
-	isUnwatched = !l.watched
-	l.watched = true
-	return false, 0, isUnwatched
+	l.shownAt = now
+	l.fullAt = max(l.fullAt, now) + int64(linesApart)
+	l.quietUntil.Store((l.fullAt - (linesAtOnce-1)*int64(linesApart)) | 1)
+	return true
 }
 
 // rest is how many were not shown, if no line has told of them for long; or whether to look again.
 func (l *lineLimit) rest() (hidden int64, again bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.hidden > 0 && nanos()-l.shownAt < 2*int64(linesApart) {
+	if l.hidden.Load() > 0 && nanos()-l.shownAt < 2*int64(linesApart) {
 		return 0, true
 	}
-	hidden, l.hidden, l.watched = l.hidden, 0, false
-	return hidden, false
+	l.watched.Store(false) // first, for who hides one later looks whether somebody watches
+	return l.hidden.Swap(0), false
 }
 
 // limiterLines bounds the lines of a limiter: those of decisions without Redis, and those of denials.
@@ -80,21 +92,13 @@ func (r *reporter) handler() *slog.Logger {
 	return slog.Default()
 }
 
-// logSome writes a line, unless there were too many like it; then it tells later how many.
-func (r *reporter) logSome(
-	ctx context.Context, some *lineLimit, level slog.Level, limiter, message string, attrs func() []slog.Attr,
-) {
+// shows says whether a line may be written, and how many were not before it; of those that may not it tells later how many.
+func (r *reporter) shows(some *lineLimit, level slog.Level, limiter, message string) (show bool, hidden int64) {
 	show, hidden, isUnwatched := some.line()
-	switch {
-	case show:
-		line := append([]slog.Attr{slog.String("limiter", limiter)}, attrs()...)
-		if hidden > 0 {
-			line = append(line, slog.Int64("not_shown", hidden))
-		}
-		r.log(ctx, level, message, line...)
-	case isUnwatched:
+	if isUnwatched {
 		r.logRest(some, level, limiter, message)
 	}
+	return show, hidden
 }
 
 // logRest tells of the lines that were not shown and that no line has told of, when there are no more.
@@ -122,8 +126,8 @@ func (r *reporter) logDecision(ctx context.Context, l *Limiter, a asked, d *Deci
 		return
 	}
 	level, some, message := slog.LevelDebug, &l.lines.denied, "denied"
-	switch {
-	case errors.Is(d.Cause, ErrConfiguration):
+	switch failed := failureOf(d.Cause); {
+	case failed != nil && failed.isConfiguration:
 		level, some, message = slog.LevelError, &l.lines.degraded, "decided without redis, which refuses the call: password, permission or key"
 	case d.Cause != nil:
 		level, some, message = slog.LevelWarn, &l.lines.degraded, "decided without redis"
@@ -131,25 +135,33 @@ func (r *reporter) logDecision(ctx context.Context, l *Limiter, a asked, d *Deci
 	if !r.isEnabled(ctx, level) {
 		return
 	}
-	r.logSome(ctx, some, level, l.name, message, func() []slog.Attr {
-		attrs := []slog.Attr{
-			slog.String("plan", d.Plan), slog.Int64("cost", a.cost*a.count), slog.Bool("allowed", d.Allowed),
-			slog.String("source", string(d.Source)),
-		}
-		if r.withKeys {
-			attrs = append(attrs, slog.String("key", a.key))
-		}
-		if !d.Allowed {
-			attrs = append(attrs, slog.Duration("retry_after", d.RetryAfter))
-		}
-		if d.Source == SourceLocal {
-			attrs = append(attrs, slog.Int64("fleet", l.fleetSize()))
-		}
-		if d.Cause != nil {
-			attrs = append(attrs, slog.String("cause", causeText(d.Cause)))
-		}
-		return attrs
-	})
+	if show, hidden := r.shows(some, level, l.name, message); show {
+		r.log(ctx, level, message, r.attrsOf(l, a, d, hidden)...)
+	}
+}
+
+// attrsOf are those of a line about a decision.
+func (r *reporter) attrsOf(l *Limiter, a asked, d *Decision, hidden int64) []slog.Attr {
+	attrs := []slog.Attr{
+		slog.String("limiter", l.name), slog.String("plan", d.Plan), slog.Int64("cost", a.cost*a.count),
+		slog.Bool("allowed", d.Allowed), slog.String("source", string(d.Source)),
+	}
+	if r.withKeys {
+		attrs = append(attrs, slog.String("key", a.key))
+	}
+	if !d.Allowed {
+		attrs = append(attrs, slog.Duration("retry_after", d.RetryAfter))
+	}
+	if d.Source == SourceLocal {
+		attrs = append(attrs, slog.Int64("fleet", l.fleetSize()))
+	}
+	if d.Cause != nil {
+		attrs = append(attrs, slog.String("cause", causeText(d.Cause)))
+	}
+	if hidden > 0 {
+		attrs = append(attrs, slog.Int64("not_shown", hidden))
+	}
+	return attrs
 }
 
 func (r *reporter) isEnabled(ctx context.Context, level slog.Level) (enabled bool) {

@@ -1,7 +1,6 @@
 package ration
 
 import (
-	"errors"
 	"sync/atomic"
 )
 
@@ -84,10 +83,14 @@ func (n *counters) count(d *Decision) {
 			n.decisions[i].Add(1)
 		}
 	}
-	if d.Cause != nil && isAnswer(d.Cause) {
+	failed := failureOf(d.Cause)
+	if failed == nil {
+		return
+	}
+	if failed.isFault {
 		n.faults.Add(1)
 	}
-	if d.Cause != nil && errors.Is(d.Cause, ErrConfiguration) {
+	if failed.isConfiguration {
 		n.configurationFaults.Add(1)
 	}
 }
