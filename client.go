@@ -152,7 +152,7 @@ func (c *Client) Ping(ctx context.Context) error {
 }
 
 // Close ends the Client: calls made later return ErrClosed, and calls on their way to Redis are waited for, but no longer
-// than five seconds, for a redis client without timeouts may hang for ever. It may be called twice. The redis client stays
+// than six seconds, for a redis client without timeouts may hang for ever. It may be called twice. The redis client stays
 // open.
 func (c *Client) Close() {
 	if c == nil || c.executor == nil {
@@ -162,5 +162,5 @@ func (c *Client) Close() {
 	c.executor.close(closeGrace)
 }
 
-// closeGrace is above the ReadTimeout of a redis client with default options, 3 s.
-const closeGrace = 5 * time.Second
+// closeGrace is above the ReadTimeout of a redis client with default options, 5 s.
+const closeGrace = 6 * time.Second

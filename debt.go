@@ -171,8 +171,12 @@ func (l *local) pay(ctx context.Context, timeout time.Duration, key string) (cau
 		l.mu.Unlock()
 		return nil
 	case e.payment != nil:
+		cause := e.refusal
 		l.mu.Unlock()
-		return errPaying
+		if cause == nil {
+			cause = errPaying
+		}
+		return cause
 	}
 	debt, units, limiter, plan := e.debt, e.weighing(key, localMicros()), e.limiter, e.whole
 	payment := &payment{debt: debt, madeAt: nanos()}
@@ -185,6 +189,7 @@ func (l *local) pay(ctx context.Context, timeout time.Duration, key string) (cau
 		l.settleLocked(key, e, payment, rest, noRoom)
 	}
 	paid := func(answer []int64, err error, mayHaveRun bool) {
+		l.noteRefusal(e, err)
 		switch {
 		case err == nil:
 			limiter.reporter.paidUnits.Add(answer[0])
@@ -208,6 +213,22 @@ func (l *local) pay(ctx context.Context, timeout time.Duration, key string) (cau
 		late.whenEnded(limiter.executor, func(answer []int64, err error) { paid(answer, err, mayHaveRun(err)) })
 	}
 	return err
+}
+
+// noteRefusal notes how a request or a payment ended that Redis did not decide or take.
+func (l *local) noteRefusal(e *localEntry, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	e.noteRefusalLocked(err)
+}
+
+// noteRefusalLocked notes why Redis refused, if it did. Until Redis has answered otherwise that, and not the payment on its way, is why the
+// requests of the key are decided here.
+func (e *localEntry) noteRefusalLocked(err error) {
+	e.refusal = nil
+	if failed := failureOf(err); failed != nil && failed.isFault {
+		e.refusal = failed
+	}
 }
 
 // weighing is how much of what an entry owes still weighs: of a window that has ended nothing, of a bucket what is not refilled.

@@ -4,10 +4,12 @@ import (
 	"context"
 	"runtime"
 	"strconv"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-ration/ration"
@@ -342,6 +344,34 @@ func TestDebtsOutliveFaults(t *testing.T) {
 		d := o.allow(t, 0, "key")
 		require.Equal(t, ration.SourceRedis, d.Source)
 		require.EqualValues(t, 100-31, d.Remaining)
+	})
+}
+
+// Who is decided here while another's payment is on its way is told why the one before was refused, not that Redis is being charged.
+func TestCauseWhilePaymentsAreRefused(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const callers, each = 16, 50
+		o := newOutage(t, ration.TokenBucket{Rate: ration.PerMinute(1), Burst: 1}, 1)
+		o.Delay(3 * time.Millisecond)
+		o.FaultOf("NOPERM User default has no permissions to run the 'evalsha' command")
+		var group sync.WaitGroup
+		for range callers {
+			group.Go(func() {
+				for range each {
+					d := o.allow(t, 0, "key")
+					assert.Equal(t, ration.SourceLocal, d.Source)
+					assert.ErrorIs(t, d.Cause, ration.ErrConfiguration)
+					time.Sleep(time.Millisecond)
+				}
+			})
+		}
+		group.Wait()
+		require.EqualValues(t, callers*each, o.clients[0].Stats().ConfigurationFaults)
+		o.Return()
+		time.Sleep(time.Minute)
+		require.Zero(t, ration.Owing(o.clients[0]))
+		require.Equal(t, ration.SourceRedis, o.allow(t, 0, "key").Source)
 	})
 }
 

@@ -77,6 +77,7 @@ type localEntry struct {
 
 	limiter *Limiter // that pays it; nil: of keys that are counted together
 	payment *payment // that is on its way to Redis
+	refusal error    // why Redis refused the last, or the last request; nil: it did not
 	isPaid  bool     // Redis knows all of it
 	// payAt is when a payment that Redis had no room for is tried again, in nanos, and payPause how long that is after the last.
 	payAt    int64
@@ -142,6 +143,7 @@ func (l *local) decide(f failed, isOwed bool) Decision {
 			d.Plans = append(d.Plans, PlanDecision{parts[i].name, parts[i].text, parts[i].limit, o.remaining, o.retryAfter, o.resetAfter})
 		}
 		if isOwed {
+			e.noteRefusalLocked(f.cause)
 			l.oweLocked(e, d.Granted)
 		}
 	}

@@ -1,6 +1,7 @@
 package ration
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -54,7 +55,7 @@ func (l *lineLimit) pass(now int64) bool {
 	}
 	l.shownAt = now
 	l.fullAt = max(l.fullAt, now) + int64(linesApart)
-	l.quietUntil.Store((l.fullAt - (linesAtOnce-1)*int64(linesApart)) | 1)
+	l.quietUntil.Store(cmp.Or(l.fullAt-(linesAtOnce-1)*int64(linesApart), -1))
 	return true
 }
 
@@ -120,7 +121,11 @@ func (r *reporter) logDecision(ctx context.Context, l *Limiter, a asked, d *Deci
 	case d.Cause != nil:
 		l.lines.degradedAt.Store(nanos() | 1)
 	case at != 0 && nanos()-at > int64(calm) && l.lines.degradedAt.CompareAndSwap(at, 0):
-		r.log(ctx, slog.LevelInfo, "decided by redis again", slog.String("limiter", l.name))
+		attrs := []slog.Attr{slog.String("limiter", l.name)}
+		if hidden := l.lines.degraded.hidden.Swap(0); hidden > 0 {
+			attrs = append(attrs, slog.Int64("not_shown", hidden))
+		}
+		r.log(ctx, slog.LevelInfo, "decided by redis again", attrs...)
 	}
 	if d.Cause == nil && d.Allowed {
 		return

@@ -137,6 +137,23 @@ func TestTraceOfB71(t *testing.T) {
 		require.Len(t, again, 1)
 		require.Equal(t, slog.LevelInfo, again[0].level)
 		require.Equal(t, map[string]any{"limiter": "search"}, again[0].attrs)
+
+		// What the end of an outage leaves untold, the line about it tells.
+		o.Fault()
+		for range 10 {
+			o.allow(t, 0, "key")
+		}
+		o.Return()
+		for range 3 {
+			o.allow(t, 0, "key")
+			time.Sleep(time.Second)
+		}
+		again = log.lines(decidesAgain)
+		require.Len(t, again, 2)
+		shown := len(log.lines(withoutRedis)) - 5
+		require.Equal(t, map[string]any{"limiter": "search", "not_shown": int64(10 - shown)}, again[1].attrs)
+		time.Sleep(time.Minute)
+		require.Len(t, log.lines(withoutRedis+", more"), 1)
 	})
 }
 

@@ -56,7 +56,7 @@ func (v *VirtualRedis) FaultOf(text string) {
 // Return has it answer again.
 func (v *VirtualRedis) Return() { v.set("") }
 
-// Delay has it answer that much after it ran a script.
+// Delay has it answer that much after it ran a script, or refused it.
 func (v *VirtualRedis) Delay(d time.Duration) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -116,6 +116,7 @@ func (v *VirtualRedis) ProcessHook(redis.ProcessHook) redis.ProcessHook {
 			<-ctx.Done()
 			return ctx.Err()
 		case "fault":
+			time.Sleep(delay)
 			return fault
 		case "refuses":
 			return &net.OpError{Op: "dial", Err: errors.New("connection refused")}

@@ -65,7 +65,7 @@ func newDrill() *cobra.Command {
 	f.Float64Var(&flags.drill.Load, "load", 3, "offered requests, as a `multiple` of the plan's rate")
 	f.DurationVar(&flags.drill.Timeout, "timeout", 10*time.Millisecond, "how long a decision may wait for Redis")
 	f.StringVar(&flags.policy, "policy", string(drill.Local), "what decides without Redis: `local`, open or closed")
-	f.DurationVar(&flags.drill.Phase, "phase", 4*time.Second, "how long Redis is broken in each way, and healthy after that")
+	f.DurationVar(&flags.drill.Phase, "phase", 4*time.Second, "how long Redis is broken in each way, and healthy after that; some bounds are judged only above 2s")
 	f.DurationVar(&flags.drill.Latency, "latency", 200*time.Millisecond, "how much later answers come while Redis is slow")
 	f.StringVar(&flags.plot, "plot", "", "draw admissions over time to a `file`, .svg or .png")
 	return command
