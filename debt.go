@@ -3,8 +3,10 @@ package ration
 import (
 	"context"
 	"errors"
+	"maps"
 	"math"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"time"
 )
@@ -15,17 +17,18 @@ var errSettling = unavailable(errors.New("it is back, and being charged with wha
 // errPaying is why a request is decided here where its time was spent on what its key owes, or others pay that just now.
 var errPaying = unavailable(errors.New("what was granted without Redis is being charged to it"))
 
-// oweLocked notes what was granted under an entry: at most the whole plan, which is all that Redis could be charged. Of keys that are counted
-// together nobody knows whom to charge.
+// oweLocked notes what was granted under an entry: beside what is being paid at most the whole plan, which is all that Redis could be
+// charged. Of keys that are counted together nobody knows whom to charge.
 func (l *local) oweLocked(e *localEntry, units int64) {
 	if e.limiter == nil || units == 0 {
 		return
 	}
-	l.setDebtLocked(e, min(e.debt+units, e.whole.limit))
-	e.isPaid = false
-	if executor := e.limiter.executor; !l.isPaying {
-		l.isPaying = executor.inBackground(func() { l.keepPaying(executor) })
+	most := e.whole.limit
+	if e.payment != nil {
+		most += e.payment.debt
 	}
+	l.setDebtLocked(e, min(e.debt+units, most))
+	e.isPaid = false
 }
 
 // owe notes what was granted to a request under the shares of its keys, which may have been forgotten since.
@@ -49,18 +52,21 @@ func (l *local) setDebtLocked(e *localEntry, debt int64) {
 	switch {
 	case e.debt == 0 && debt > 0:
 		l.owing.Add(1)
+		l.owers[e.key] = struct{}{}
 	case e.debt > 0 && debt == 0:
 		l.owing.Add(-1)
 	}
 	e.debt = debt
 }
 
-// forgive takes units off what the keys of a request owe, and says whether they owed that much; what is being paid is not taken back.
-func (l *local) forgive(keys []any, units int64) bool {
+// forgive takes units that were granted here at a moment off what the keys of a request owe, for Redis was charged with them, and says
+// whether they all owed that much for it; what is being paid is not taken back.
+func (l *local) forgive(keys []any, units, atMicros int64) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	now := localMicros()
 	for _, key := range keys {
-		if e := l.entries[key.(string)]; e == nil || e.payment != nil || e.debt < units {
+		if e := l.entries[key.(string)]; e == nil || e.payment != nil || e.debt < units || !e.isInWindow(atMicros, now) {
 			return false
 		}
 	}
@@ -71,14 +77,50 @@ func (l *local) forgive(keys []any, units int64) bool {
 	return true
 }
 
+// giveBack takes what still weighs of a grant that was made here at a moment off what its keys owe; what is being paid is not taken back.
+// The rest of what they owe is for other grants.
+func (l *local) giveBack(keys []any, units, atMicros int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := localMicros()
+	for _, key := range keys {
+		e := l.entries[key.(string)]
+		if e == nil || e.payment != nil || !e.isInWindow(atMicros, now) {
+			continue
+		}
+		weighs := max(units-e.whole.earned(micros(now-atMicros)), 0)
+		l.setDebtLocked(e, max(e.debt-weighs, 0))
+	}
+}
+
+// isInWindow says that what was granted at a moment may weigh: of a bucket always.
+func (e *localEntry) isInWindow(atMicros, now int64) bool {
+	switch plan := e.whole.plan.(type) {
+	case FixedWindow:
+		left := int64(0)
+		if e.twin != nil {
+			left = int64(e.plan.outcome(e.twin.peekAt(now), 1).resetAfter / time.Microsecond)
+		}
+		return left > 0 && atMicros >= now+left-plan.Window.Microseconds()
+	case SlidingWindow:
+		return now-atMicros < plan.Window.Microseconds()
+	case SlidingLog:
+		return now-atMicros < plan.Window.Microseconds()
+	default:
+		return true
+	}
+}
+
 // settleFirst sees to it that Redis knows what was granted without it, before it decides a request: it would grant that anew. It answers
-// why that is not so yet, and the request is to be decided here; and what is left of the limiter's timeout.
+// why that is not so yet, and the request is to be decided here; and what is left of the timeout.
 //
 // Where the breaker is open, or the key owes something, the next is not the request but a question that charges nothing: a payment whose
 // answer does not come is lost. And once a breaker has closed, all is decided here too, by errSettling, until the other
 // processes of the fleet have had the time to notice, and to pay.
-func (l *local) settleFirst(ctx context.Context, limiter *Limiter, keys []any) (left time.Duration, cause error) {
-	e, timeout := limiter.executor, limiter.config.timeout
+func (l *local) settleFirst(
+	ctx context.Context, timeout time.Duration, limiter *Limiter, keys []any,
+) (left time.Duration, cause error) {
+	e := limiter.executor
 	lane := e.lanes.of(keys[0].(string))
 	breaker := lane.breaker
 	if cause := lane.refused(ctx); cause != nil {
@@ -273,17 +315,19 @@ func (p *preparedPlan) earned(span time.Duration) int64 {
 	return min(mulDiv(int64(span), r.Units, int64(r.Per))+1, p.limit)
 }
 
-// keepPaying pays what all keys owe, some at once, as soon as Redis is back. It finds that out by itself, by one key of each node, for the
-// keys that owe may not be asked for again. Processes come at times of their own, for so do the probes of their breakers.
-func (l *local) keepPaying(e *executor) {
-	pause := rand.N(e.lanes.probe / 2)
+// tend looks after what is counted here until there is nothing any more: it pays what keys owe, some at once, as soon as Redis is back, and
+// forgets those that are as good as new. That Redis is back it finds out by itself, by one key of each node, for the keys that owe may not
+// be asked for again. Processes come at times of their own, for so do the probes of their breakers.
+func (l *local) tend(e *executor) {
+	most := min(e.lanes.probe, sweepApart)
+	pause := rand.N(most / 2)
 	for {
 		select {
 		case <-time.After(pause):
 		case <-e.closed:
 			return
 		}
-		pause = e.lanes.probe
+		pause = most
 		answers := make(map[*lane]bool)
 		var able []owingKey
 		for _, one := range l.owingKeys() {
@@ -294,7 +338,7 @@ func (l *local) keepPaying(e *executor) {
 			if answers[lane] {
 				able = append(able, one)
 			} else {
-				pause = min(pause, max(lane.breaker.wait(), time.Millisecond))
+				pause = min(pause, max(lane.breaker.wait(), probeByAnother))
 			}
 		}
 		for some := range slices.Chunk(able, paymentsAtOnce) {
@@ -303,29 +347,55 @@ func (l *local) keepPaying(e *executor) {
 			}
 			_ = atOnce(len(some), func(i int) error { return l.pay(context.Background(), some[i].timeout, some[i].key) })
 		}
-		l.mu.Lock()
-		if l.owing.Load() == 0 {
-			l.isPaying = false
-			l.mu.Unlock()
+		l.sweep()
+		if l.isOver() {
 			return
 		}
-		l.mu.Unlock()
 	}
 }
 
+// isOver says that nothing is counted here, so that nobody tends it any more.
+func (l *local) isOver() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.entries) > 0 {
+		return false
+	}
+	l.entries = make(map[string]*localEntry) // a map keeps the room that it had
+	l.isTended = false
+	return true
+}
+
 // owingKeys are the keys that owe something that still weighs, with the timeouts of their limiters: who has longer to wait for an answer
-// would find a Redis back that is too slow for requests. What does not weigh any more is forgotten.
+// would find a Redis back that is too slow for requests. What does not weigh any more is forgotten. Requests do not wait for long
+// meanwhile.
 func (l *local) owingKeys() (keys []owingKey) {
+	l.mu.Lock()
+	owers := slices.Collect(maps.Keys(l.owers))
+	l.mu.Unlock()
+	for some := range slices.Chunk(owers, keysAtOnce) {
+		keys = l.owingAmong(some, keys)
+		runtime.Gosched() // to who waits for the lock
+	}
+	return keys
+}
+
+// owingAmong adds those of some keys that owe something that still weighs.
+func (l *local) owingAmong(some []string, keys []owingKey) []owingKey {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := localMicros()
-	for key, e := range l.entries {
+	for _, key := range some {
+		e := l.entries[key]
 		switch {
-		case e.debt == 0 || nanos() < e.payAt && e.payAt != 0:
+		case e == nil || e.debt == 0:
+			delete(l.owers, key)
+		case nanos() < e.payAt && e.payAt != 0:
 		case e.payment != nil || e.weighing(key, now) > 0:
 			keys = append(keys, owingKey{key, e.limiter.config.timeout})
 		default:
 			l.setDebtLocked(e, 0)
+			delete(l.owers, key)
 		}
 	}
 	return keys
@@ -337,6 +407,10 @@ type owingKey struct {
 }
 
 const (
+	// keysAtOnce bounds the keys that are looked at while requests wait.
+	keysAtOnce = 64
+	// probeByAnother is how long somebody else's probe is waited for.
+	probeByAnother = 20 * time.Millisecond
 	// paymentsAtOnce bounds the payments of a Client on their way, but for those that requests make.
 	paymentsAtOnce = 32
 	// A payment that Redis had no room for is tried again in the background after noRoomPause, and then twice as long each time.

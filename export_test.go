@@ -71,7 +71,7 @@ func (l *Limiter) TakeCount(ctx context.Context, key string, plan Plan, cost, co
 	if err != nil {
 		return Decision{}, err
 	}
-	return l.take(ctx, asked{plan: prepared, key: key, keys: l.recent.stored(l.keys, prepared, key), cost: cost, count: count})
+	return l.take(ctx, l.config.timeout, asked{plan: prepared, key: key, keys: l.recent.stored(l.keys, prepared, key), cost: cost, count: count})
 }
 
 // NewUnregistered makes a limiter that the client does not remember, for tests that make very many.

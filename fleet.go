@@ -267,7 +267,7 @@ func (p *presence) beat() error {
 	now := nanos()
 	if errors.Is(err, ErrConfiguration) && (p.toldAt == 0 || now-p.toldAt > int64(time.Minute)) {
 		p.toldAt = now
-		f.executor.reporter.logFleet(p.limiter, p.fleetSize(), err)
+		apart(func() { f.executor.reporter.logFleet(p.limiter, p.fleetSize(), err) })
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()

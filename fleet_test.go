@@ -344,7 +344,7 @@ func TestCloseInAnObserver(t *testing.T) {
 			closed <- time.Since(begin)
 		}
 		f.Hang()
-		require.Less(t, <-closed, 7*time.Second) // a beat opens the breaker
+		require.Less(t, <-closed, 8*time.Second) // a beat opens the breaker
 		f.Return()
 		time.Sleep(10 * time.Second)
 	})

@@ -1,9 +1,12 @@
 package ration
 
 import (
+	"context"
 	"errors"
 	"net"
 	"sync"
+
+	"github.com/redis/go-redis/v9"
 )
 
 // lateAnswer is how a call ended whose caller had left: it knows what is to be done about it by the time both have spoken.
@@ -43,6 +46,8 @@ func mayHaveRun(err error) bool {
 	switch {
 	case errors.Is(err, ErrBreakerOpen), errors.Is(err, ErrClosed), errors.Is(err, errNoPlace), isAnswer(err):
 		return false
+	case errors.Is(err, context.Canceled), errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, redis.ErrPoolExhausted):
+		return false // nobody waited any more, or for too long, for a connection to send it by
 	case isNetwork:
 		return failed.Op != "dial"
 	default:

@@ -179,7 +179,7 @@ func (l *Limiter) decide(ctx context.Context, a asked) (d Decision, err error) {
 	if a.plan.shards != nil {
 		d, err = l.decideAtShards(ctx, a)
 	} else {
-		d, err = l.take(ctx, a)
+		d, err = l.take(ctx, l.config.timeout, a)
 	}
 	if err == nil {
 		l.reporter.decided(ctx, l, a, &d, began)
@@ -188,11 +188,10 @@ func (l *Limiter) decide(ctx context.Context, a asked) (d Decision, err error) {
 }
 
 // take decides by Redis, or by what there is for when it does not answer.
-func (l *Limiter) take(ctx context.Context, a asked) (Decision, error) {
-	timeout := l.config.timeout
+func (l *Limiter) take(ctx context.Context, timeout time.Duration, a asked) (Decision, error) {
 	if l.isLocal {
 		l.presence.use()
-		left, cause := l.local.settleFirst(ctx, l, a.keys)
+		left, cause := l.local.settleFirst(ctx, timeout, l, a.keys)
 		timeout = left
 		switch {
 		case cause == errSettling: //nolint:errorlint // as it is
@@ -262,7 +261,7 @@ func (l *Limiter) takeSettling(ctx context.Context, a asked, timeout time.Durati
 	case isFailure(err):
 		l.local.owe(l, a, own.Granted)
 		own.Cause = l.named(err)
-		own.receipt = receipt{limiter: l, keys: a.keys, units: own.Granted}
+		own.receipt = receipt{limiter: l, keys: a.keys, units: own.Granted, atMicros: own.receipt.atMicros}
 		l.settleLate(a, own, late)
 		return own, nil
 	default:
@@ -274,7 +273,7 @@ func (l *Limiter) takeSettling(ctx context.Context, a asked, timeout time.Durati
 // fallBack decides by the failure policy what Redis did not, and does right by the answer when it comes.
 func (l *Limiter) fallBack(ctx context.Context, a asked, cause error, late *lateAnswer) Decision {
 	d := l.config.policy.answer(failed{orBackground(ctx), l, a, l.named(cause)})
-	d.receipt = receipt{limiter: l, keys: a.keys, units: d.Granted}
+	d.receipt = receipt{limiter: l, keys: a.keys, units: d.Granted, atMicros: d.receipt.atMicros}
 	l.settleLate(a, d, late)
 	return d
 }
@@ -304,7 +303,7 @@ func (l *Limiter) settle(a asked, decided Decision, answer []int64, err error) {
 	switch {
 	case decided.Source != SourceLocal:
 		back -= min(back, decided.Granted)
-	case back == decided.Granted && l.local.forgive(a.keys, back):
+	case back == decided.Granted && l.local.forgive(a.keys, back, decided.receipt.atMicros):
 		return
 		// Else all of it goes back, and he owes what he has: a SlidingLog takes back a grant as a whole.
 	}

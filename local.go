@@ -3,6 +3,7 @@ package ration
 import (
 	"fmt"
 	"math"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -61,12 +62,13 @@ type local struct {
 	others   map[string]*localEntry // of keys that found no place, by what they are counted as together
 	counted  atomic.Int64           // entries
 	owing    atomic.Int64           // those that owe Redis something
-	isPaying bool                   // a goroutine pays
-	swept    int64                  // when, in microseconds
+	owers    map[string]struct{}    // their keys, and some that did
+	isTended bool                   // a goroutine tends the entries
 }
 
 // localEntry is a key that is counted here.
 type localEntry struct {
+	key   string        // stored; empty: of keys that are counted together
 	whole *preparedPlan // whose share is counted
 	of    *shares       // of how many processes
 	plan  *preparedPlan // the share; nil: too small to be counted
@@ -82,6 +84,7 @@ type localEntry struct {
 	// payAt is when a payment that Redis had no room for is tried again, in nanos, and payPause how long that is after the last.
 	payAt    int64
 	payPause time.Duration
+	isHeld   bool // by a request that is being decided
 	isOld    bool // Redis has decided since: what is counted here is of the outage before
 }
 
@@ -90,6 +93,7 @@ func newLocal(most int) *local {
 		known:   knownKeys{most: most},
 		most:    most,
 		entries: make(map[string]*localEntry),
+		owers:   make(map[string]struct{}),
 		others:  make(map[string]*localEntry),
 	}
 }
@@ -109,14 +113,16 @@ func (l *local) decide(f failed, isOwed bool) Decision {
 	parts := f.plan.each()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if now-l.swept >= sweepApart {
-		l.swept = now
-		l.sweepLocked(now, mostSwept)
-	}
 	entries := make([]*localEntry, len(parts))
 	for i, one := range parts {
 		entries[i] = l.entry(f.limiter, one, f.keys[i].(string), now)
+		entries[i].isHeld = true
 	}
+	defer func() {
+		for _, e := range entries {
+			e.isHeld = false
+		}
+	}()
 	request := localRequest{now, f.cost, f.count, f.upTo}
 	if f.count == 0 {
 		request.cost = 1 // a look says what a request for one unit would find
@@ -130,6 +136,7 @@ func (l *local) decide(f failed, isOwed bool) Decision {
 		Source:    SourceLocal,
 		Cause:     f.cause,
 		Plan:      f.plan.text,
+		receipt:   receipt{atMicros: now},
 	}
 	for i, e := range entries {
 		o := request.take(e, granted, len(entries) == 1)
@@ -182,8 +189,12 @@ func (l *local) entry(limiter *Limiter, one part, key string, now int64) *localE
 	}
 	if len(l.entries) < l.most {
 		e := newLocalEntry(limiter, one.preparedPlan, n, l.known.get(key), now)
+		e.key = key
 		l.entries[key] = e
 		l.counted.Add(1)
+		if executor := limiter.executor; !l.isTended {
+			l.isTended = executor.inBackground(func() { l.tend(executor) })
+		}
 		return e
 	}
 	together := limiter.keys.head + "/" + one.name + ":" + one.text
@@ -220,18 +231,31 @@ func (l *local) catchUpLocked(e *localEntry, key string, now int64) {
 // mostOthers bounds the plans, each of a limiter, whose further keys are counted together. Those of others are denied.
 const mostOthers = 1000
 
-// sweepLocked looks at some keys, by chance, and forgets those that are as good as new.
-func (l *local) sweepLocked(now int64, looks int) {
-	looked := 0
-	for key, e := range l.entries {
-		if looked == looks {
+// sweep looks at some keys, by chance, and forgets those that are as good as new. Requests do not wait for long meanwhile.
+func (l *local) sweep() {
+	for looked := 0; looked < mostSwept; looked += keysAtOnce {
+		if !l.sweepSome() {
 			return
+		}
+		runtime.Gosched() // to who waits for the lock
+	}
+}
+
+// sweepSome says whether there are more keys.
+func (l *local) sweepSome() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now, looked := localMicros(), 0
+	for key, e := range l.entries {
+		if looked == keysAtOnce {
+			return true
 		}
 		looked++
 		if e.isDone(now) {
 			l.removeLocked(key)
 		}
 	}
+	return false
 }
 
 // makePlaceLocked looks at some keys, by chance, and forgets those that are as good as new, or that Redis was charged with.
@@ -242,7 +266,7 @@ func (l *local) makePlaceLocked(now int64) {
 			return
 		}
 		looked++
-		if e.isDone(now) || e.isPaid {
+		if !e.isHeld && (e.isDone(now) || e.isPaid) {
 			l.removeLocked(key)
 		}
 	}
@@ -254,9 +278,9 @@ func (l *local) removeLocked(key string) {
 }
 
 const (
-	sweepApart    = 1_000_000 // microseconds from one sweep to the next
-	mostSwept     = 10_000    // keys looked at in one
-	looksForPlace = 64        // keys looked at to find a place for one more
+	sweepApart    = time.Second // from one sweep to the next
+	mostSwept     = 20_000      // keys looked at in one
+	looksForPlace = 64          // keys looked at to find a place for one more
 )
 
 // learn remembers what Redis answered to a take, for when it does not answer.

@@ -109,7 +109,11 @@ func (r *reporter) logRest(some *lineLimit, level slog.Level, limiter, message s
 		case again:
 			r.logRest(some, level, limiter, message)
 		case n > 0:
-			r.log(context.Background(), level, message+", more", slog.String("limiter", limiter), slog.Int64("not_shown", n))
+			attrs := []slog.Attr{slog.Int64("not_shown", n)}
+			if limiter != "" {
+				attrs = append([]slog.Attr{slog.String("limiter", limiter)}, attrs...)
+			}
+			r.log(context.Background(), level, message+", more", attrs...)
 		}
 	})
 }
@@ -204,8 +208,8 @@ func (r *reporter) logFleet(limiter string, size int64, cause error) {
 
 // logPanic writes a line about an observer that panicked.
 func (r *reporter) logPanic(p any) {
-	if show, hidden, _ := r.panics.line(); show {
-		r.log(context.Background(), slog.LevelError, "an observer panicked",
-			slog.String("panic", fmt.Sprint(p)), slog.Int64("not_shown", hidden))
+	const message = "an observer panicked"
+	if show, hidden := r.shows(&r.panics, slog.LevelError, "", message); show {
+		r.log(context.Background(), slog.LevelError, message, slog.String("panic", fmt.Sprint(p)), slog.Int64("not_shown", hidden))
 	}
 }

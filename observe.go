@@ -126,13 +126,23 @@ func (r *reporter) decided(ctx context.Context, l *Limiter, a asked, d *Decision
 	}
 }
 
-// breakerChanged tells of a breaker.
+// breakerChanged tells of a breaker. It may be the goroutine that beats or pays which found that out, and what is the user's might end it.
 func (r *reporter) breakerChanged(o ObservedBreaker) {
 	r.breakerChanges.Add(1)
-	r.logBreaker(o)
+	apart(func() { r.logBreaker(o) })
 	for _, observer := range r.breakers {
-		r.guard(func() { observer.ObserveBreaker(o) })
+		apart(func() { r.guard(func() { observer.ObserveBreaker(o) }) })
 	}
+}
+
+// apart does what may end its goroutine in one of its own, and waits for it.
+func apart(do func()) {
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		do()
+	}()
+	<-ended
 }
 
 // key is that of a request, if it may be told.

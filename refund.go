@@ -13,6 +13,8 @@ type receipt struct {
 	units   int64   // granted
 	answer  []int64 // of the take script
 
+	atMicros int64 // when it was granted without Redis, by localMicros
+
 	chained []Decision // of the limiters of a chain; the others are unset then
 }
 
@@ -45,7 +47,7 @@ func (l *Limiter) sharesWith(other *Limiter) bool {
 // Give a decision back once: only SlidingLog knows its grants, and makes the second time nothing. A Reset, a lost key, a clock that
 // stepped back before or after the request, and windows whose length was changed meanwhile are not seen.
 //
-// Of a decision that the failure policy made, nothing is given back but what the process owes Redis for it.
+// Of a decision that the failure policy made, nothing is given back but what the process owes Redis for it, as far as that still weighs.
 //
 // Errors: ErrForeignDecision, those of a decision, and ErrUnavailable, after which whether the units went back is not known.
 func (l *Limiter) Refund(ctx context.Context, d Decision) error {
@@ -59,7 +61,7 @@ func (l *Limiter) Refund(ctx context.Context, d Decision) error {
 	case r.limiter == nil || !r.limiter.sharesWith(l):
 		return l.named(ErrForeignDecision)
 	case r.plan == nil: // a failure policy admitted it
-		l.local.forgive(r.keys, r.units)
+		l.local.giveBack(r.keys, r.units, r.atMicros)
 		return nil
 	}
 	lead := r.plan.takenBy(r.answer, r.units)

@@ -111,17 +111,21 @@ func shardOf(plan Plan, units, n int64) (shard Plan, ok bool) {
 	}
 }
 
-// decideAtShards decides at one shard, and at one more if that denies.
+// decideAtShards decides at one shard, and at one more if that denies, as far as the timeout lets it.
 func (l *Limiter) decideAtShards(ctx context.Context, a asked) (Decision, error) {
-	take := func(shard int) (Decision, error) { return l.take(ctx, l.atShard(a, shard)) }
+	begin, timeout := nanos(), l.config.timeout
 	n := len(a.plan.shards)
 	first := rand.IntN(n)
-	d, err := take(first)
+	d, err := l.take(ctx, timeout, l.atShard(a, first))
 	if err != nil || d.Allowed {
 		return d, err
 	}
+	left := timeout - time.Duration(nanos()-begin)
+	if left <= 0 {
+		return d, nil
+	}
 	second := (first + 1 + rand.IntN(n-1)) % n
-	other, err := take(second)
+	other, err := l.take(ctx, left, l.atShard(a, second))
 	if err != nil || other.Allowed || other.RetryAfter < d.RetryAfter {
 		return other, err
 	}

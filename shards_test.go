@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -285,4 +286,21 @@ func TestOneShard(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, d.Allowed)
 	require.Equal(t, []string{"ration:hot:fw1w:{key}"}, server.NewRedis(t).Keys(t.Context(), "*").Val())
+}
+
+// Both shards that a denied request asks are asked within one timeout.
+func TestShardsShareATimeout(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const timeout = 100 * time.Millisecond
+		o := newOutage(t, hourly, 1, ration.WithTimeout(timeout))
+		limiter, err := o.clients[0].Limiter("sharded", hourly, ration.WithShards(8), ration.OnFailure(ration.FailClosed()))
+		require.NoError(t, err)
+		o.Hang()
+		begin := time.Now()
+		d, err := limiter.Allow(t.Context(), "key")
+		require.NoError(t, err)
+		require.False(t, d.Allowed)
+		require.Equal(t, timeout, time.Since(begin))
+	})
 }

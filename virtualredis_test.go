@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"net"
+	"os"
 	"sync"
 	"time"
 
@@ -22,7 +23,7 @@ type VirtualRedis struct {
 	state string
 	delay time.Duration
 	fault virtualError
-	loses bool
+	loses string          // what becomes of the next script that takes several units: "" it runs
 	gone  map[string]bool // processes that crashed
 	runs  map[string]int  // of scripts, by verb
 }
@@ -77,10 +78,15 @@ func (v *VirtualRedis) Runs(verb string) int {
 }
 
 // LosePayments has the next script that takes several units never come to an end.
-func (v *VirtualRedis) LosePayments() {
+func (v *VirtualRedis) LosePayments() { v.lose("lost") }
+
+// StarvePayments has the next script that takes several units find no connection, until its caller has left.
+func (v *VirtualRedis) StarvePayments() { v.lose("starved") }
+
+func (v *VirtualRedis) lose(how string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.loses = true
+	v.loses = how
 }
 
 // Crash has nothing heard any more of a client in the fleet.
@@ -114,16 +120,20 @@ func (v *VirtualRedis) ProcessHook(redis.ProcessHook) redis.ProcessHook {
 		switch state {
 		case "hangs":
 			<-ctx.Done()
-			return ctx.Err()
+			return &net.OpError{Op: "read", Err: os.ErrDeadlineExceeded} // sent, and not answered
 		case "fault":
 			time.Sleep(delay)
 			return fault
 		case "refuses":
 			return &net.OpError{Op: "dial", Err: errors.New("connection refused")}
 		}
-		if v.lost(cmd) {
+		switch v.loss(cmd) {
+		case "lost":
 			time.Sleep(10 * time.Minute)
 			return errors.New("lost")
+		case "starved":
+			<-ctx.Done()
+			return ctx.Err()
 		}
 		err := v.run(cmd)
 		time.Sleep(delay)
@@ -131,16 +141,16 @@ func (v *VirtualRedis) ProcessHook(redis.ProcessHook) redis.ProcessHook {
 	}
 }
 
-// lost says whether a command is to be lost.
-func (v *VirtualRedis) lost(cmd redis.Cmder) bool {
+// loss says what becomes of a command: "" it runs.
+func (v *VirtualRedis) loss(cmd redis.Cmder) (how string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	args := cmd.Args()
-	if !v.loses || len(args) < 6 || args[1] != v.plan.take.digest || args[5] == any("1") {
-		return false
+	if len(args) < 6 || args[1] != v.plan.take.digest || args[5] == any("1") {
+		return ""
 	}
-	v.loses = false
-	return true
+	how, v.loses = v.loses, ""
+	return how
 }
 
 func (v *VirtualRedis) run(cmd redis.Cmder) error {
