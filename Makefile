@@ -24,7 +24,7 @@ test: ## Test every module; with the race detector and Docker where they are
 	@.ci/test.sh
 
 .PHONY: soak
-soak: ## Test for long: outages timed, and a million random operations against the exact model. For a quiet machine with Docker
+soak: ## Test for long: outages timed, and a million random operations against the exact model. For a quiet machine with Docker and redis-server
 	cd integration && go test -tags soak -count=1 -timeout 30m -run '^TestSoak' -v .
 	RATION_LEAST_OPERATIONS=1000000 go test -count=1 -timeout 2h -run '^TestModel$$' -rapid.checks=7000 -v .
 

@@ -3,7 +3,6 @@ package ration
 import (
 	"fmt"
 	"math"
-	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -231,33 +230,6 @@ func (l *local) catchUpLocked(e *localEntry, key string, now int64) {
 // mostOthers bounds the plans, each of a limiter, whose further keys are counted together. Those of others are denied.
 const mostOthers = 1000
 
-// sweep looks at some keys, by chance, and forgets those that are as good as new. Requests do not wait for long meanwhile.
-func (l *local) sweep() {
-	for looked := 0; looked < mostSwept; looked += keysAtOnce {
-		if !l.sweepSome() {
-			return
-		}
-		runtime.Gosched() // to who waits for the lock
-	}
-}
-
-// sweepSome says whether there are more keys.
-func (l *local) sweepSome() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	now, looked := localMicros(), 0
-	for key, e := range l.entries {
-		if looked == keysAtOnce {
-			return true
-		}
-		looked++
-		if e.isDone(now) {
-			l.removeLocked(key)
-		}
-	}
-	return false
-}
-
 // makePlaceLocked looks at some keys, by chance, and forgets those that are as good as new, or that Redis was charged with.
 func (l *local) makePlaceLocked(now int64) {
 	looked := 0
@@ -277,11 +249,8 @@ func (l *local) removeLocked(key string) {
 	l.counted.Add(-1)
 }
 
-const (
-	sweepApart    = time.Second // from one sweep to the next
-	mostSwept     = 20_000      // keys looked at in one
-	looksForPlace = 64          // keys looked at to find a place for one more
-)
+// looksForPlace is how many keys are looked at to find a place for one more.
+const looksForPlace = 64
 
 // learn remembers what Redis answered to a take, for when it does not answer.
 func (l *local) learn(a asked, answer []int64) {
