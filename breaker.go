@@ -70,7 +70,7 @@ func WithBreaker(b Breaker) ClientOption {
 // breaker is that of one node.
 type breaker struct {
 	node    string // its address, if known
-	circuit *gobreaker.CircuitBreaker[[]int64]
+	circuit *gobreaker.CircuitBreaker[struct{}]
 	// probeAt is when the next probe may go, in nanoseconds since start; 0: not open. It is looked at before the circuit, which
 	// takes a lock, and adds what is random to the circuit's own time.
 	probeAt  atomic.Int64
@@ -94,7 +94,7 @@ type breaker struct {
 
 func newBreaker(node string, b Breaker, report func(ObservedBreaker)) *breaker {
 	k := &breaker{node: node, report: report, settling: b.Probe + b.Probe/4}
-	k.circuit = gobreaker.NewCircuitBreaker[[]int64](gobreaker.Settings{
+	k.circuit = gobreaker.NewCircuitBreaker[struct{}](gobreaker.Settings{
 		Name:         node,
 		MaxRequests:  1,
 		Interval:     shareSpan,
@@ -175,19 +175,19 @@ func (k *breaker) refused() error {
 }
 
 // run does a call with a timeout, or refuses it.
-func (k *breaker) run(call func() ([]int64, error), timeout time.Duration) ([]int64, error) {
+func (k *breaker) run(call func() (struct{}, error), timeout time.Duration) error {
 	if err := k.refused(); err != nil {
-		return nil, err
+		return err
 	}
-	answer, err := k.circuit.Execute(call)
+	_, err := k.circuit.Execute(call)
 	k.tell()
 	if err == gobreaker.ErrOpenState || err == gobreaker.ErrTooManyRequests { //nolint:errorlint // the circuit's own
-		return nil, *k.refusal.Load()
+		return *k.refusal.Load()
 	}
 	if err != nil && !isCallersEnd(err) {
 		k.failedAt.Store(nanos() - int64(timeout))
 	}
-	return answer, err
+	return err
 }
 
 // note notes a change. The circuit is locked then, so that it is reported later.

@@ -30,7 +30,7 @@ func newCommand(s *script, keys, lead, args []any) command {
 	}
 	all = append(all, "evalsha", s.digest, numberOfKeys[len(keys)])
 	all = append(append(append(all, keys...), lead...), args...)
-	c.IntSliceCmd = redis.NewIntSliceCmd(&c.ctx, all...)
+	c.IntSliceCmd = *redis.NewIntSliceCmd(&c.ctx, all...)
 	return c
 }
 
@@ -45,14 +45,14 @@ var numberOfKeys = func() (boxed [maxPlans + 1]any) {
 // inFull is a command that runs the same script, sent with it.
 func inFull(c command, s *script) command {
 	full := &intsCommand{ctx: *c.context()}
-	full.IntSliceCmd = redis.NewIntSliceCmd(&full.ctx, append([]any{"eval", *s.source}, c.Args()[2:]...)...)
+	full.IntSliceCmd = *redis.NewIntSliceCmd(&full.ctx, append([]any{"eval", *s.source}, c.Args()[2:]...)...)
 	return full
 }
 
 // intsCommand is answered by integers.
 type intsCommand struct {
 	ctx callContext
-	*redis.IntSliceCmd
+	redis.IntSliceCmd
 	room [10]any // for the arguments
 }
 
@@ -63,7 +63,7 @@ func (c *intsCommand) answer() []int64       { return c.Val() }
 // Clone is what a client gives to another node.
 func (c *intsCommand) Clone() redis.Cmder {
 	clone := &intsCommand{ctx: c.ctx}
-	clone.IntSliceCmd = redis.NewIntSliceCmd(&clone.ctx, c.Args()...)
+	clone.IntSliceCmd = *redis.NewIntSliceCmd(&clone.ctx, c.Args()...)
 	return clone
 }
 

@@ -245,11 +245,13 @@ func (l *local) pay(ctx context.Context, timeout time.Duration, key string) (cau
 		settled(0, false)
 		return nil
 	}
-	answer, late, err := limiter.executor.call(ctx, timeout, plan.take, []any{key}, []any{plan.costOfOne, units}, plan.argsOfDebt)
-	if late == nil {
-		paid(answer, err, isFailure(err) && mayHaveRun(err))
+	a, err := limiter.executor.call(ctx, timeout, order{
+		script: plan.take, keys: []any{key}, lead: []any{plan.costOfOne, units}, args: plan.argsOfDebt,
+	})
+	if a.late == nil {
+		paid(a.own, err, isFailure(err) && mayHaveRun(err))
 	} else {
-		late.whenEnded(limiter.executor, func(answer []int64, err error) { paid(answer, err, mayHaveRun(err)) })
+		a.late.whenEnded(limiter.executor, func(answer []int64, err error) { paid(answer, err, mayHaveRun(err)) })
 	}
 	return err
 }

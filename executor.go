@@ -10,7 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// executor runs commands through the user's redis client. A caller waits for its answer on a channel, so that the wait ends
+// executor runs orders through the user's redis client. A caller waits for its answer on a channel, so that the wait ends
 // in time whatever the client does: by default go-redis does not apply a context's deadline to a socket, and where it does,
 // the deadline closes the connection. The command itself runs in a goroutine, as long as the client lets it.
 type executor struct {
@@ -19,8 +19,9 @@ type executor struct {
 	slots    slotMap
 	lanes    *lanes
 	calls    sync.Pool // *call
+	flushes  sync.Pool // *flush
 
-	starting sync.RWMutex // held to read while a command is started, to write while the executor is closed
+	starting sync.RWMutex // held to read while a call joins a batcher, to write while the executor is closed
 	closed   chan struct{}
 	running  sync.WaitGroup
 }
@@ -29,40 +30,49 @@ func newExecutor(rdb redis.UniversalClient, maxInFlight int, b Breaker, r *repor
 	e := &executor{
 		rdb:      rdb,
 		reporter: r,
-		lanes:    newLanes(rdb, maxInFlight, b, r),
 		closed:   make(chan struct{}),
 	}
+	e.lanes = newLanes(e, maxInFlight, b)
 	e.calls.New = func() any { return newCall(e) }
+	e.flushes.New = newFlush
 	e.slots.client, _ = rdb.(stateReloader)
 	return e
 }
 
-// call runs a script on keys: EVALSHA, and once more as EVAL where Redis does not know the script. The arguments are those
-// that differ from call to call, then the plan's. It answers the integers that the script replies; or, where it ended before the
-// script did, what is to come of that.
-func (e *executor) call(
-	ctx context.Context, timeout time.Duration, s *script, keys, lead, args []any,
-) ([]int64, *lateAnswer, error) {
-	key := keys[0].(string)
-	lane := e.lanes.of(key)
+// answered is what came of an order.
+type answered struct {
+	own    []int64 // the integers that the script replies
+	latest []int64 // to the last of the takes that were filled together
+	// late is what is to come, where the order ended before the script did.
+	late *lateAnswer
+}
+
+// call fills an order, unless the breaker on its way is open.
+func (e *executor) call(ctx context.Context, timeout time.Duration, o order) (a answered, err error) {
+	lane := e.lanes.of(o.storedKey())
 	if err := lane.refused(ctx); err != nil { // before anything is made: in an outage this is the way of nearly all
-		return nil, nil, err
+		return answered{}, err
 	}
-	answer, late, err := e.do(ctx, timeout, lane, key, s, newCommand(s, keys, lead, args))
-	if err == nil {
-		err = s.checkFields(answer)
+	c := e.newCall(ctx, timeout, lane, o)
+	if err = c.ctx.Err(); err == nil { // whatever the breaker says
+		err = c.lane.run(c)
 	}
-	return answer, late, err
+	if c.state.Load() == callLeft {
+		a.late = c.late
+	} else if err == nil {
+		a.own, a.latest = c.answer, c.latest
+	}
+	e.recycle(c)
+	return a, err
 }
 
 // undo runs a script that takes back what another has done, whatever the breaker says, for Redis has answered just now. It waits for
 // longer than a caller would. It is called by goroutines that close waits for, so it runs while the executor is closed, too.
-func (e *executor) undo(s *script, keys, lead, args []any) {
+func (e *executor) undo(o order) {
 	e.reporter.lateRefunds.Add(1)
-	key := keys[0].(string)
-	c := e.newCall(context.Background(), undoTimeout, e.lanes.of(key), key, s, newCommand(s, keys, lead, args))
+	c := e.newCall(context.Background(), undoTimeout, e.lanes.of(o.storedKey()), o)
 	c.isUndo = true
-	_, _ = c.ask()
+	_ = e.wait(c)
 	e.recycle(c)
 }
 
@@ -70,7 +80,8 @@ const undoTimeout = time.Second
 
 // delete deletes keys; Redis frees what they held in the background.
 func (e *executor) delete(ctx context.Context, timeout time.Duration, keys ...any) error {
-	return e.plain(ctx, timeout, keys[0].(string), append([]any{"unlink"}, keys...)...)
+	_, err := e.call(ctx, timeout, order{keys: keys, args: append([]any{"unlink"}, keys...)})
+	return err
 }
 
 // probe asks the node of a key for a sign of life, if the breaker lets it. A fault is one too.
@@ -83,83 +94,63 @@ func (e *executor) probe(ctx context.Context, timeout time.Duration, key string)
 
 // plain runs a command of a key whose answer does not matter.
 func (e *executor) plain(ctx context.Context, timeout time.Duration, key string, args ...any) error {
-	_, _, err := e.do(ctx, timeout, e.lanes.of(key), key, nil, newPlainCommand(args...))
+	_, err := e.call(ctx, timeout, order{keys: []any{key}, args: args})
 	return err
 }
 
 // ping asks for a sign of life, whatever the breaker says.
 func (e *executor) ping(ctx context.Context, timeout time.Duration) error {
-	c := e.newCall(ctx, timeout, e.lanes.one, "", nil, newPlainCommand("ping"))
+	c := e.newCall(ctx, timeout, e.lanes.one, order{args: []any{"ping"}})
 	err := c.ctx.Err()
 	if err == nil {
-		_, err = c.ask()
+		err = e.wait(c)
 	}
 	e.recycle(c)
 	return err
 }
 
-// do runs a command on the lane of a key, unless the breaker there is open: one of a script, or a plain one.
-func (e *executor) do(
-	ctx context.Context, timeout time.Duration, lane *lane, key string, s *script, cmd command,
-) (answer []int64, late *lateAnswer, err error) {
-	c := e.newCall(ctx, timeout, lane, key, s, cmd)
-	if err = c.ctx.Err(); err == nil { // whatever the breaker says
-		answer, err = c.lane.run(c)
-	}
-	if c.state.Load() == callLeft {
-		late = c.late
-	}
-	e.recycle(c)
-	return answer, late, err
-}
-
-// wait starts a call and waits for its answer, for the timeout and for the context.
-func (e *executor) wait(c *call) ([]int64, error) {
+// wait has a call sent and waits for its answer, for the timeout and for the context.
+func (e *executor) wait(c *call) error {
 	c.timer.Reset(c.timeout)
+	if !e.join(c) {
+		return ErrClosed
+	}
 	closed := e.closed
 	if c.isUndo {
 		closed = nil
 	}
-	select {
-	case c.lane.places <- struct{}{}:
-	default:
+	var ended error
+	for ended == nil {
 		select {
-		case c.lane.places <- struct{}{}:
+		case <-c.done:
+			return c.err
+		case <-closed:
+			if c.lane.batcher.withdraw(c) {
+				return ErrClosed
+			}
+			closed = nil // it is on its way
 		case <-c.timer.C:
 			e.reporter.timeouts.Add(1)
-			return nil, unavailable(fmt.Errorf("%w: %w among %d calls in flight within %v",
-				ErrTimeout, errNoPlace, cap(c.lane.places), c.timeout))
+			if c.lane.batcher.withdraw(c) {
+				return c.notSentError()
+			}
+			e.slots.doubt(c.ctx)
+			ended = c.timeoutError()
 		case <-c.ctx.Done():
-			return nil, endOf(c.ctx)
-		case <-closed:
-			return nil, ErrClosed
+			ended = endOf(c.ctx)
+			if c.lane.batcher.withdraw(c) {
+				return ended
+			}
 		}
-	}
-	*c.command.context() = callContext{Context: c.ctx, gone: c.gone}
-	if !e.start(c) {
-		<-c.lane.places
-		return nil, ErrClosed
-	}
-
-	var ended error
-	select {
-	case <-c.done:
-		return c.answer, c.err
-	case <-c.timer.C:
-		e.reporter.timeouts.Add(1)
-		e.slots.doubt(c.ctx)
-		ended = c.timeoutError()
-	case <-c.ctx.Done():
-		ended = endOf(c.ctx)
 	}
 	c.late = &lateAnswer{}
 	if c.leave() {
-		return nil, ended
+		return ended
 	}
 	c.late = nil
 	// The answer came in the same moment: a grant is not thrown away.
 	<-c.done
-	return c.answer, c.err
+	return c.err
 }
 
 // orBackground is a context that is not nil.
@@ -170,15 +161,14 @@ func orBackground(ctx context.Context) context.Context {
 	return ctx
 }
 
-// start runs a call in a goroutine, unless the executor is closed.
-func (e *executor) start(c *call) bool {
+// join has a call sent, unless the executor is closed.
+func (e *executor) join(c *call) bool {
 	e.starting.RLock()
 	defer e.starting.RUnlock()
 	if e.isClosed() && !c.isUndo {
 		return false
 	}
-	e.running.Add(1)
-	go c.work()
+	c.lane.batcher.join(c)
 	return true
 }
 
@@ -197,19 +187,34 @@ func (e *executor) inBackground(do func()) (started bool) {
 	return true
 }
 
-// run runs a call. What it does at the end it does even if a hook of the redis client ends the goroutine.
-func (e *executor) run(c *call) {
-	defer e.running.Done()
-	defer c.finish()
-	defer func() { <-c.lane.places }()
-	c.run(e)
-	if c.err != nil && !isAnswer(c.err) {
-		e.slots.doubt(context.Background())
-		if c.state.Load() == callLeft {
-			c.lane.breaker.learn(c.err)
+// process sends a command and reads its answer.
+func (e *executor) process(cmd command) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = panicked(p)
 		}
-	}
+	}()
+	return e.rdb.Process(cmd.context(), cmd)
 }
+
+// pipeline sends the commands of a flush at once, and reads their answers.
+func (e *executor) pipeline(f *flush) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = panicked(p)
+		}
+	}()
+	ctx := f.context // hooks may keep it
+	pipe := e.rdb.Pipeline()
+	for i := range f.errands {
+		_ = pipe.Process(&ctx, f.errands[i].command) // only adds it
+	}
+	_, err = pipe.Exec(&ctx)
+	return err
+}
+
+// panicked is the error of a panic in the redis client.
+func panicked(p any) error { return fmt.Errorf("panic in the redis client: %v", p) }
 
 // isAnswer says whether an error is one that Redis answered.
 func isAnswer(err error) bool {
@@ -234,14 +239,13 @@ func (e *executor) isClosed() bool {
 	}
 }
 
-// newCall is a call on the lane of a key; of no key where that is empty.
-func (e *executor) newCall(ctx context.Context, timeout time.Duration, lane *lane, key string, s *script, cmd command) *call {
+func (e *executor) newCall(ctx context.Context, timeout time.Duration, lane *lane, o order) *call {
 	c := e.calls.Get().(*call)
-	c.ctx, c.timeout, c.lane, c.key, c.script, c.command = orBackground(ctx), timeout, lane, key, s, cmd
+	c.ctx, c.timeout, c.lane, c.order = orBackground(ctx), timeout, lane, o
 	return c
 }
 
-// recycle keeps a call for later use, unless the goroutine that runs it does.
+// recycle keeps a call for later use, unless the flush that it was left in does.
 func (e *executor) recycle(c *call) {
 	if c.state.Load() != callLeft {
 		c.reset()

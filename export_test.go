@@ -203,3 +203,26 @@ func CountedFor(plan Plan) time.Duration {
 	}
 	return prepared.matters()
 }
+
+// MostFlying is how many flushes are on their way before calls wait for each other.
+const MostFlying = mostFlying
+
+// Queued is how many calls of a client wait for a flush.
+func Queued(c *Client) int {
+	b := c.executor.lanes.one.batcher
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.queue.n
+}
+
+// WithoutReceipt is what a decision shows.
+func WithoutReceipt(d Decision) Decision {
+	d.receipt = receipt{}
+	return d
+}
+
+// LookAt is what remains of a key of a limiter, by another client.
+func LookAt(c *Client, l *Limiter, key string) (remaining int64, err error) {
+	d, err := c.bind(l.name, l.plan, l.config).Peek(context.Background(), key)
+	return d.Remaining, err
+}

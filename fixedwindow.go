@@ -107,6 +107,7 @@ func (p FixedWindow) prepare() (*preparedPlan, error) {
 		args:       args(mode),
 		argsUpTo:   args(modeUpTo),
 		argsOfDebt: args(modeOfDebt),
+		goesAlone:  p.RestartOnDeny,
 		algorithm:  p,
 	}, nil
 }
@@ -121,6 +122,8 @@ func (p FixedWindow) outcome(r reply, _ int64) outcome {
 	left := time.Duration(r[2]) * time.Millisecond
 	return outcome{remaining: r[1], retryAfter: left, resetAfter: left}
 }
+
+func (p FixedWindow) before(state []int64, units int64) { state[0] += units }
 
 func (p FixedWindow) taken(r reply, units int64) []any {
 	closes := r[3]

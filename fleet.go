@@ -263,7 +263,9 @@ func leaveInChunks(all []*presence) {
 // as before.
 func (p *presence) beat() error {
 	f := p.fleet
-	answer, _, err := f.executor.call(context.Background(), p.timeout, &fleetBeat, []any{p.key}, []any{f.process}, nil)
+	said, err := f.executor.call(context.Background(), p.timeout, order{
+		script: &fleetBeat, keys: []any{p.key}, lead: []any{f.process},
+	})
 	now := nanos()
 	if errors.Is(err, ErrConfiguration) && (p.toldAt == 0 || now-p.toldAt > int64(time.Minute)) {
 		p.toldAt = now
@@ -282,16 +284,16 @@ func (p *presence) beat() error {
 		p.beatAt = now + int64(pause)
 		return err
 	}
-	size := max(answer[0], p.heard, 1)
+	size := max(said.own[0], p.heard, 1)
 	if p.beats < earlyBeats {
 		size = max(size, p.assumed)
 	}
 	if p.settledAt != 0 && now < p.settledAt {
 		size = max(size, p.size.Load())
 	}
-	p.heard = answer[0]
+	p.heard = said.own[0]
 	p.size.Store(size)
-	beat := time.Duration(answer[1]) * time.Microsecond / beatsInSpan
+	beat := time.Duration(said.own[1]) * time.Microsecond / beatsInSpan
 	if p.beats < earlyBeats {
 		p.beats++
 		beat = shortestBeat / (earlyBeats + 1)

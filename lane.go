@@ -9,11 +9,11 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// lane is the way to one node of Redis: what it may carry at once, and whether it is open. So a node that does not answer costs
+// lane is the way to one node of Redis: the calls on it, and whether it is open. So a node that does not answer costs
 // its own keys, and those of other nodes nothing.
 type lane struct {
-	node    string        // its address; empty: whatever the redis client asks
-	places  chan struct{} // one element for each command on its way
+	node    string // its address; empty: whatever the redis client asks
+	batcher *batcher
 	breaker *breaker
 }
 
@@ -26,14 +26,14 @@ func (l *lane) refused(ctx context.Context) error {
 }
 
 // run runs a call, unless the breaker is open.
-func (l *lane) run(c *call) ([]int64, error) { return l.breaker.run(c.ask, c.timeout) }
+func (l *lane) run(c *call) error { return l.breaker.run(c.ask, c.timeout) }
 
 // lanes are the ways of a client: one for each master of a Redis Cluster, and of any other redis client just one.
 //
-// Which node has a slot is learnt by the goroutines that run calls, for to ask the redis client may take as long as a call until it
+// Which node has a slot is learnt by the goroutines that send them, for to ask the redis client may take as long as a call until it
 // has found out what nodes there are. Until then all slots go by one lane; from then on a slot that is not known is asked for at once.
 type lanes struct {
-	open    func(node string) *lane
+	open    func(node string, shares bool) *lane
 	probe   time.Duration // Breaker.Probe
 	one     *lane         // of all slots, or of those not known
 	cluster masterFinder
@@ -62,13 +62,20 @@ const clusterSlots = 16384
 // maxLanes bounds the nodes that are remembered. Nodes come and go, each under a new address.
 const maxLanes = 1024
 
-func newLanes(rdb redis.UniversalClient, maxInFlight int, b Breaker, r *reporter) *lanes {
+// newLanes makes those of an executor. Calls share flushes where all are for one server: one that does not answer would have the calls for
+// others wait.
+func newLanes(e *executor, maxInFlight int, b Breaker) *lanes {
 	l := &lanes{probe: b.Probe}
-	l.open = func(node string) *lane {
-		return &lane{node: node, places: make(chan struct{}, maxInFlight), breaker: newBreaker(node, b, r.breakerChanged)}
+	l.open = func(node string, shares bool) *lane {
+		return &lane{
+			node:    node,
+			batcher: &batcher{executor: e, shares: shares, most: maxInFlight},
+			breaker: newBreaker(node, b, e.reporter.breakerChanged),
+		}
 	}
-	l.one = l.open(addressOf(rdb))
-	if cluster, ok := rdb.(masterFinder); ok {
+	_, isSingle := e.rdb.(*redis.Client)
+	l.one = l.open(addressOf(e.rdb), isSingle)
+	if cluster, ok := e.rdb.(masterFinder); ok {
 		l.cluster, l.slots, l.byNode = cluster, make([]atomic.Pointer[lane], clusterSlots), make(map[string]*lane)
 	}
 	return l
@@ -78,9 +85,9 @@ func newLanes(rdb redis.UniversalClient, maxInFlight int, b Breaker, r *reporter
 func (l *lanes) inFlight() int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	n := len(l.one.places)
+	n := l.one.batcher.callsInFlight()
 	for _, lane := range l.byNode {
-		n += len(lane.places)
+		n += lane.batcher.callsInFlight()
 	}
 	return int64(n)
 }
@@ -122,13 +129,12 @@ var ended = func() context.Context {
 	return ctx
 }()
 
-// learn asks the redis client which node has the slot of a call's key, for later calls. It may take as long as the call's caller
-// waits.
-func (l *lanes) learn(c *call) {
-	if l.slots == nil || c.key == "" {
+// learn asks the redis client which node has the slot of a key that is asked for, for later calls. It may take as long as ctx lasts.
+func (l *lanes) learn(ctx context.Context, key string) {
+	if l.slots == nil || key == "" {
 		return
 	}
-	if l.ask(c.command.context(), c.key) != l.one {
+	if l.ask(ctx, key) != l.one {
 		l.isReady.Store(true)
 	}
 }
@@ -158,7 +164,7 @@ func (l *lanes) to(node string) *lane {
 	if len(l.byNode) >= maxLanes {
 		clear(l.byNode) // those in use are known by their slots; at worst a node has two lanes for a while
 	}
-	opened := l.open(node)
+	opened := l.open(node, true)
 	l.byNode[node] = opened
 	return opened
 }

@@ -10,8 +10,9 @@ import (
 //
 // A Limiter comes from Client.Limiter; the zero value answers ErrClosed. It is safe for concurrent use.
 //
-// Every decision is one round trip, one script call on one key, of a [MultiPlan] on one for each plan, which it writes only when
-// it grants, or to mend the key. A denial is a Decision and never an error; and so is what the [FailurePolicy] decides when Redis gives
+// Every decision is one round trip at most, one script call on one key, of a [MultiPlan] on one for each plan, which it writes only
+// when it grants, or to mend the key. While four round trips are on their way to a server, requests that come wait for the next, and share
+// it; those for one key of one cost share a script call too, and are decided as if they had come one by one. A denial is a Decision and never an error; and so is what the [FailurePolicy] decides when Redis gives
 // no answer in time, or a fault. The errors are mistakes of the call (ErrInvalidKey, ErrInvalidCost, *[CostError], *[PlanError],
 // ErrPlanKind, *[CrossSlotError]: nothing was sent), the end of ctx, and ErrClosed.
 type Limiter struct {
@@ -116,6 +117,7 @@ type asked struct {
 	keys        []any  // where, stored; nil of a plan with shards
 	cost, count int64
 	upTo        bool // they are one, which takes what fits
+	keysApart   bool // the plans have keys of their own
 }
 
 // check finds the mistakes in a request, before the network.
@@ -142,7 +144,7 @@ func (l *Limiter) check(r Request) (asked, error) {
 		return asked{}, plan.costError(r.Cost)
 	case len(r.Keys) > 0:
 		keys, err := l.keys.storedApart(plan, r)
-		return asked{plan: plan, key: r.Key, keys: keys, cost: r.Cost, count: 1}, err
+		return asked{plan: plan, key: r.Key, keys: keys, cost: r.Cost, count: 1, keysApart: true}, err
 	case plan.shards != nil:
 		return asked{plan: plan, key: r.Key, cost: r.Cost, count: 1}, nil
 	default:
@@ -219,28 +221,33 @@ func (l *Limiter) take(ctx context.Context, timeout time.Duration, a asked) (Dec
 
 // ask decides by the take script of a plan.
 func (l *Limiter) ask(ctx context.Context, timeout time.Duration, a asked) (Decision, *lateAnswer, error) {
-	script, lead, args := a.plan.take, []any{a.plan.cost(a.cost), a.count}, a.plan.args
-	if a.plan.one != nil && a.count == 1 {
-		script, lead = a.plan.one, lead[:1]
-	}
-	if a.upTo {
-		args = a.plan.argsUpTo
-	}
-	answer, late, err := l.executor.call(ctx, timeout, script, a.keys, lead, args)
+	answer, err := l.executor.call(ctx, timeout, a.order())
 	var d Decision
 	if err == nil {
-		d, err = a.plan.afterTake(answer, a.cost, a.count)
+		d, err = a.plan.afterTake(answer.own, a.cost, a.count)
 	}
 	if err != nil {
-		return Decision{}, late, err
+		return Decision{}, answer.late, err
 	}
 	if l.isLocal {
-		l.local.learn(a, answer)
+		l.local.learn(a, answer.latest)
 	}
 	if d.Granted > 0 {
-		d.receipt = receipt{limiter: l, plan: a.plan, keys: a.keys, units: d.Granted, answer: answer}
+		d.receipt = receipt{limiter: l, plan: a.plan, keys: a.keys, units: d.Granted, answer: answer.own}
 	}
 	return d, nil, nil
+}
+
+// order is what Redis is asked.
+func (a asked) order() order {
+	if a.count == 1 && !a.upTo && !a.keysApart && !a.plan.goesAlone {
+		return order{keys: a.keys, take: a.plan, key: a.key, cost: a.cost}
+	}
+	o := order{script: a.plan.take, keys: a.keys, lead: []any{a.plan.cost(a.cost), a.count}, args: a.plan.args}
+	if a.upTo {
+		o.args = a.plan.argsUpTo
+	}
+	return o
 }
 
 // takeSettling decides while the fleet charges Redis with what was granted without it: by the share of this process, and then by Redis.
@@ -308,17 +315,17 @@ func (l *Limiter) settle(a asked, decided Decision, answer []int64, err error) {
 		// Else all of it goes back, and he owes what he has: a SlidingLog takes back a grant as a whole.
 	}
 	if back > 0 {
-		l.executor.undo(a.plan.refund, a.keys, a.plan.takenBy(answer, back), a.plan.argsRefund)
+		l.executor.undo(a.plan.refundOf(a.keys, answer, back))
 	}
 }
 
 // peek looks by the peek script of a plan.
 func (l *Limiter) peek(ctx context.Context, a asked) (Decision, error) {
 	a.cost, a.count = 0, 0
-	answer, _, err := l.executor.call(ctx, l.config.timeout, a.plan.peek, a.keys, nil, a.plan.args)
+	answer, err := l.executor.call(ctx, l.config.timeout, order{script: a.plan.peek, keys: a.keys, args: a.plan.args})
 	var d Decision
 	if err == nil {
-		d, err = a.plan.afterPeek(answer)
+		d, err = a.plan.afterPeek(answer.own)
 	}
 	if isFailure(err) {
 		return l.fallBack(ctx, a, err, nil), nil

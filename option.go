@@ -87,8 +87,8 @@ func WithTimeout(timeout time.Duration) Option {
 }
 
 // WithMaxInFlight sets how many calls of a Client may be on their way to one node of Redis at once, those included whose callers
-// no longer wait: 1 or more. Unless set, it is 1024. Further calls wait for a place, within their timeout, so that a Redis that
-// hangs cannot pile up goroutines.
+// no longer wait: 1 or more. Unless set, it is 1024. Further calls wait until some of those are back, within their timeout, so that a
+// Redis that hangs cannot pile up goroutines.
 func WithMaxInFlight(n int) ClientOption {
 	return clientOption(func(c *clientConfig) error {
 		if n < 1 {

@@ -2,6 +2,7 @@ package ration
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 )
@@ -42,6 +43,7 @@ type preparedPlan struct {
 	costOfOne  any // the script's cost of a request for one unit, boxed once
 	// argsOfOne are the plan's kind and numbers for the scripts of several plans.
 	argsOfOne []any
+	goesAlone bool   // a request is not decided together with others
 	parts     []part // of a MultiPlan, which has no algorithm of its own
 	shares    shareCache
 	// shards are what a plan that is split decides by, and shard is the name of one of them.
@@ -59,6 +61,9 @@ type algorithm interface {
 
 	// outcome derives an answer from a plausible reply of the plan's scripts, to requests of `cost` units each.
 	outcome(r reply, cost int64) outcome
+
+	// before changes a reply to a grant, from its second integer on, to what it was before so many units of it were granted.
+	before(state []int64, units int64)
 
 	// taken is what the refund script is told of a grant of so many units, by the reply to it.
 	taken(r reply, units int64) []any
@@ -176,6 +181,33 @@ func (p *preparedPlan) takenBy(answer []int64, units int64) []any {
 		return p.takenOfAll(answer, units)
 	}
 	return p.taken(replyOf(answer), units)
+}
+
+// refundOf gives back so many units of a grant, by the answer to it.
+func (p *preparedPlan) refundOf(keys []any, answer []int64, units int64) order {
+	return order{script: p.refund, keys: keys, lead: p.takenBy(answer, units), args: p.argsRefund}
+}
+
+// answerOf is what the script would have answered to the nth, from 0, of the takes of `cost` units each that it was asked to grant
+// together, had they come one by one.
+func (p *preparedPlan) answerOf(answer []int64, cost, nth int64) []int64 {
+	own, granted := slices.Clone(answer), answer[0]
+	if nth >= granted {
+		own[0] = 0
+		return own
+	}
+	own[0] = 1
+	state, later := own[1:], (granted-1-nth)*cost
+	if p.parts == nil {
+		p.before(state, later)
+		return own
+	}
+	for _, one := range p.parts {
+		fields := one.take.fields - 1
+		one.before(state[:fields], later)
+		state = state[fields:]
+	}
+	return own
 }
 
 // twin decides as the plan's script does, with the same arithmetic, for one key in this process.

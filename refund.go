@@ -64,11 +64,10 @@ func (l *Limiter) Refund(ctx context.Context, d Decision) error {
 		l.local.giveBack(r.keys, r.units, r.atMicros)
 		return nil
 	}
-	lead := r.plan.takenBy(r.answer, r.units)
 	ctx = context.WithoutCancel(orBackground(ctx))
-	answer, _, err := l.executor.call(ctx, l.config.timeout, r.plan.refund, r.keys, lead, r.plan.argsRefund)
-	if err == nil && len(answer) != len(r.keys) {
-		err = unavailable(fmt.Errorf("%s: %d integers in the reply, not %d", r.plan.refund.name, len(answer), len(r.keys)))
+	a, err := l.executor.call(ctx, l.config.timeout, r.plan.refundOf(r.keys, r.answer, r.units))
+	if err == nil && len(a.own) != len(r.keys) {
+		err = unavailable(fmt.Errorf("%s: %d integers in the reply, not %d", r.plan.refund.name, len(a.own), len(r.keys)))
 	}
 	if err == nil {
 		l.reporter.refunds.Add(1)

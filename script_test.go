@@ -102,7 +102,7 @@ func TestScriptHeaders(t *testing.T) {
 // text are the expressions that may be arguments of a command: none is a number. (under is an argument as it came, or with what
 // whole made; arrival what was stored or whole made; moment, from, upTo and refundsFrom are what whole made; added, merged and
 // member what entry made.)
-var text = regexp.MustCompile(`^(key|KEYS\[i\]|'[\w+-]+'|whole\(.*\)|granted == 1 and ARGV\[1\] or whole\(units\)|entry\(.*\)|process|under|arrival|counted|moment|from|upTo|refundsFrom|added|merged|marked|member|one|other|to|both\[\d\]|around\[j \+ 2\]|kept|many and '\+inf' or '\d+'|oldest\[1\])$`)
+var text = regexp.MustCompile(`^(key|KEYS\[i\]|'[\w+-]+'|whole\(.*\)|granted == 1 and ARGV\[1\] or whole\(units\)|entry\(.*\)|process|under|arrival|counted|moment|from|upTo|refundsFrom|added|all|merged|marked|member|one|other|to|both\[\d\]|around\[j \+ 2\]|kept|many and '\+inf' or '\d+'|oldest\[1\])$`)
 
 // reads says whether a command only reads.
 func reads(command string) bool {

@@ -52,7 +52,7 @@ var multiPlanPeek = script{name: "multiplan_peek", source: &multiPlanPeekSource,
 //go:embed scripts/multiplan_refund.lua
 var multiPlanRefundSource string
 
-var multiPlanRefund = script{name: "multiplan_refund", source: &multiPlanRefundSource, digest: "ffc9163261a52dbd910528733cf51fde241a5f0d", fields: 0}
+var multiPlanRefund = script{name: "multiplan_refund", source: &multiPlanRefundSource, digest: "b03e46b119ccd9dc50574e38f2fbbcce8673950b", fields: 0}
 
 //go:embed scripts/multiplan_take.lua
 var multiPlanTakeSource string
@@ -67,7 +67,7 @@ var slidingLogPeek = script{name: "slidinglog_peek", source: &slidingLogPeekSour
 //go:embed scripts/slidinglog_refund.lua
 var slidingLogRefundSource string
 
-var slidingLogRefund = script{name: "slidinglog_refund", source: &slidingLogRefundSource, digest: "f3a17ac293e37f06dde34ea77e9b31264e54072b", fields: 1}
+var slidingLogRefund = script{name: "slidinglog_refund", source: &slidingLogRefundSource, digest: "fcb26bf22017c95f1f9eddedd2b9207a6cdcf02c", fields: 1}
 
 //go:embed scripts/slidinglog_take.lua
 var slidingLogTakeSource string

@@ -39,6 +39,8 @@ const (
 	slidingLogName = "sliding-log"
 
 	maxLog = 100_000
+
+	sumModulus = 100_000_000_000 // of scripts/parts/slidinglog_look.lua
 )
 
 // String is the plan as ParsePlan reads it: "sliding-log 60/2h".
@@ -78,6 +80,14 @@ func (p SlidingLog) plausible(r reply) bool {
 // outcome takes the waiting time from the reply, for only the script sees the log. It is that of the cost that was asked.
 func (p SlidingLog) outcome(r reply, _ int64) outcome {
 	return outcome{remaining: r[1], retryAfter: micros(r[2]), resetAfter: micros(r[3])}
+}
+
+// before has the part of the grant that ends that much earlier.
+func (p SlidingLog) before(state []int64, units int64) {
+	state[0] += units
+	if state[3] -= units; state[3] < 0 {
+		state[3] += sumModulus
+	}
 }
 
 func (p SlidingLog) taken(r reply, units int64) []any {
@@ -202,9 +212,26 @@ func (t *slidingLogTwin) refundAt(_ int64, r reply, units int64) int64 {
 	id, taken := r[4], r[5]
 	first := sort.Search(len(t.grants), func(i int) bool { return t.grants[i].atMicros >= taken })
 	for i := first; i < len(t.grants) && t.grants[i].atMicros == taken; i++ {
-		if t.grants[i].id != id || t.grants[i].units != units {
+		whose := t.grants[i]
+		behind := whose.id - id
+		ahead := whose.units - units - behind
+		if whose.units == 0 || behind < 0 || ahead < 0 {
 			continue
 		}
+		// A grant that was made together with others is a part of theirs.
+		parts := []grant{{taken, id, whose.sum - behind, units}}
+		if ahead > 0 {
+			parts = slices.Insert(parts, 0, grant{taken, id - units, whose.sum - behind - units, ahead})
+			i++
+		}
+		if behind > 0 {
+			parts = append(parts, grant{taken, whose.id, whose.sum, behind})
+		}
+		at := i
+		if ahead > 0 {
+			at--
+		}
+		t.grants = slices.Replace(t.grants, at, at+1, parts...)
 		t.grants[i].units = 0
 		for later := range t.grants[i:] {
 			t.grants[i+later].sum -= units

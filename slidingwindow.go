@@ -111,6 +111,8 @@ func (a slidingWindowArithmetic) outcome(r reply, cost int64) outcome {
 	return o
 }
 
+func (a slidingWindowArithmetic) before(state []int64, units int64) { state[0] += units }
+
 func (a slidingWindowArithmetic) taken(r reply, units int64) []any {
 	now := r[3]
 	return []any{units, now}

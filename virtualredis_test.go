@@ -26,6 +26,8 @@ type VirtualRedis struct {
 	loses string          // what becomes of the next script that takes several units: "" it runs
 	gone  map[string]bool // processes that crashed
 	runs  map[string]int  // of scripts, by verb
+
+	flying, most int // commands and pipelines that came at once
 }
 
 // NewVirtualRedis makes one for limiters of a plan.
@@ -77,6 +79,13 @@ func (v *VirtualRedis) Runs(verb string) int {
 	return v.runs[verb]
 }
 
+// MostAtOnce is how many commands and pipelines were on their way at once, at most.
+func (v *VirtualRedis) MostAtOnce() int {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.most
+}
+
 // LosePayments has the next script that takes several units never come to an end.
 func (v *VirtualRedis) LosePayments() { v.lose("lost") }
 
@@ -106,27 +115,44 @@ func (v *VirtualRedis) NewRedis() *redis.Client {
 // DialHook is not used.
 func (v *VirtualRedis) DialHook(next redis.DialHook) redis.DialHook { return next }
 
-// ProcessPipelineHook is not used.
-func (v *VirtualRedis) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
+// ProcessPipelineHook runs the commands of a pipeline: what becomes of one becomes of all.
+func (v *VirtualRedis) ProcessPipelineHook(redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		err := v.process(ctx, cmds)
+		for _, cmd := range cmds {
+			cmd.SetErr(err)
+		}
+		return err
+	}
 }
 
 // ProcessHook runs a command.
 func (v *VirtualRedis) ProcessHook(redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
+	return func(ctx context.Context, cmd redis.Cmder) error { return v.process(ctx, []redis.Cmder{cmd}) }
+}
+
+func (v *VirtualRedis) process(ctx context.Context, cmds []redis.Cmder) error {
+	v.mu.Lock()
+	state, delay, fault := v.state, v.delay, v.fault
+	v.flying++
+	v.most = max(v.most, v.flying)
+	v.mu.Unlock()
+	defer func() {
 		v.mu.Lock()
-		state, delay, fault := v.state, v.delay, v.fault
-		v.mu.Unlock()
-		switch state {
-		case "hangs":
-			<-ctx.Done()
-			return &net.OpError{Op: "read", Err: os.ErrDeadlineExceeded} // sent, and not answered
-		case "fault":
-			time.Sleep(delay)
-			return fault
-		case "refuses":
-			return &net.OpError{Op: "dial", Err: errors.New("connection refused")}
-		}
+		defer v.mu.Unlock()
+		v.flying--
+	}()
+	switch state {
+	case "hangs":
+		<-ctx.Done()
+		return &net.OpError{Op: "read", Err: os.ErrDeadlineExceeded} // sent, and not answered
+	case "fault":
+		time.Sleep(delay)
+		return fault
+	case "refuses":
+		return &net.OpError{Op: "dial", Err: errors.New("connection refused")}
+	}
+	for _, cmd := range cmds {
 		switch v.loss(cmd) {
 		case "lost":
 			time.Sleep(10 * time.Minute)
@@ -135,10 +161,12 @@ func (v *VirtualRedis) ProcessHook(redis.ProcessHook) redis.ProcessHook {
 			<-ctx.Done()
 			return ctx.Err()
 		}
-		err := v.run(cmd)
-		time.Sleep(delay)
-		return err
+		if err := v.run(cmd); err != nil {
+			return err
+		}
 	}
+	time.Sleep(delay)
+	return nil
 }
 
 // loss says what becomes of a command: "" it runs.

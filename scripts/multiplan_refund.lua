@@ -68,13 +68,38 @@ for i = 1, #KEYS do
       local high = (sumWith % 100000000000 - low) / 1000000 + 100000
       return string.format(form or added == 1 and '%06d%06d' or '%06d%06d:%d', high, low, added)
     end
+    -- A grant that was made together with others is a part of their member, which is then written again as what
+    -- was granted before it, the grant, and what was granted behind it.
+    local member = entry(sum, units)
+    local score = redis.call('ZSCORE', key, member)
+    if not score then
+      local moment = whole(taken)
+      local beside = redis.call('ZRANGEBYSCORE', key, moment, moment)
+      for j = 1, #beside do
+        local all = beside[j]
+        local own = string.sub(all, 14)
+        own = own == '' and 1 or own + 0
+        local behind = (string.sub(all, 1, 12) - sum) % 100000000000
+        local ahead = own - units - behind
+        if string.sub(all, 13, 13) ~= '-' and ahead >= 0 then
+          if behind > 0 then
+            redis.call('ZADD', key, moment, entry(sum + behind, behind))
+          end
+          redis.call('ZADD', key, moment, member)
+          if ahead > 0 then
+            redis.call('ZADD', key, moment, entry(sum + 100000000000 - units, ahead))
+          end
+          redis.call('ZREM', key, all)
+          score = moment
+          break
+        end
+      end
+    end
     -- The grant is marked, and a refund is put where it belongs by its moment. Those of later grants are
     -- written again with the greater sum; where they are more than 250 they become one with this, so that
     -- this does not take long: what was given back of them is then forgotten earlier than they are, with the
     -- grant.
     local back = 0
-    local member = entry(sum, units)
-    local score = redis.call('ZSCORE', key, member)
     if score and score + 0 == taken then
       back = units
       redis.call('ZADD', key, whole(taken), entry(sum, units, '%06d%06d-%d'))

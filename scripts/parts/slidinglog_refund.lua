@@ -2,7 +2,8 @@
 -- KEYS:  key
 -- ARGV:  units; sum units, of the log with the grant; taken us
 -- Reply: units given back
--- Cost:  O(log N) for N grants in the window, and O(250) where later grants were given back before
+-- Cost:  O(log N) for N grants in the window, O(250) where later grants were given back before, and O(n) where n
+--        were made in the same microsecond
 -- Uses:  ZADD ZRANGE ZRANGEBYSCORE ZRANK ZREM ZREMRANGEBYSCORE ZREVRANGEBYSCORE ZSCORE
 local key, units, sum, taken = KEYS[1], ARGV[1] + 0, ARGV[2] + 0, ARGV[3] + 0
 --@ whole
