@@ -184,7 +184,7 @@ func TestRequestsInOneScriptCall(t *testing.T) {
 			t.Run(fmt.Sprintf("%v/cost %d", plan, cost), func(t *testing.T) {
 				t.Parallel()
 				s := newSharing(t, plan)
-				alone, err := s.Client.Limiter("alone", plan)
+				alone, err := s.Client.Limiter("alone", plan, ration.WithDenyCache(0))
 				require.NoError(t, err)
 				const n = 12
 				r := ration.Request{Key: "key", Cost: cost}

@@ -20,6 +20,7 @@ type Client struct {
 	reporter *reporter
 	executor *executor
 	local    *local
+	denials  *denials
 	fleet    *fleet
 
 	mu       sync.Mutex
@@ -42,7 +43,7 @@ func New(rdb redis.UniversalClient, options ...ClientOption) (*Client, error) {
 		maxInFlight: defaultMaxInFlight,
 		breaker:     defaultBreaker,
 		localKeys:   defaultLocalKeys,
-		limiter:     limiterConfig{timeout: defaultTimeout, policy: FailLocal()},
+		limiter:     limiterConfig{timeout: defaultTimeout, policy: FailLocal(), denyCache: defaultDenial},
 	}
 	for _, o := range options {
 		if o == nil {
@@ -53,13 +54,14 @@ func New(rdb redis.UniversalClient, options ...ClientOption) (*Client, error) {
 		}
 	}
 	reporter := newReporter(config)
-	executor := newExecutor(rdb, config.maxInFlight, config.breaker, reporter)
+	executor, now := newExecutor(rdb, config.maxInFlight, config.breaker, reporter), clockOf(rdb)
 	return &Client{
 		prefix:   config.prefix,
 		limiter:  config.limiter,
 		reporter: reporter,
 		executor: executor,
-		local:    newLocal(config.localKeys),
+		local:    newLocal(config.localKeys, now),
+		denials:  newDenials(config.localKeys, now),
 		fleet:    newFleet(executor),
 		limiters: make(map[string]string),
 	}, nil
@@ -112,7 +114,7 @@ func (c *Client) isClosed() bool { return c == nil || c.executor == nil || c.exe
 func (c *Client) bind(name string, plan *preparedPlan, config limiterConfig) *Limiter {
 	_, isLocal := config.policy.(failLocal)
 	keys := newKeySpace(c.prefix, name)
-	return &Limiter{
+	l := &Limiter{
 		name:     name,
 		plan:     plan,
 		config:   config,
@@ -121,9 +123,15 @@ func (c *Client) bind(name string, plan *preparedPlan, config limiterConfig) *Li
 		reporter: c.reporter,
 		executor: c.executor,
 		local:    c.local,
+		denials:  c.denials,
 		isLocal:  isLocal,
 		plans:    planCache{shards: config.shards},
 	}
+	l.stages = &byRedis{l}
+	if config.denyCache > 0 {
+		l.stages = &denyCache{denials: c.denials, longest: config.denyCache, next: l.stages}
+	}
+	return l
 }
 
 func (c *Client) register(name, plan string) error {

@@ -2,6 +2,7 @@ package ration_test
 
 import (
 	"context"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -11,22 +12,28 @@ import (
 
 	"github.com/go-ration/ration"
 	"github.com/go-ration/ration/internal/conformance"
+	"github.com/go-ration/ration/internal/testclock"
 )
 
 func TestConformanceOnMiniredis(t *testing.T) {
 	t.Parallel()
-	conformance.Run(t, newMiniredisBackend(t))
+	conformance.Run(t, newMiniredisBackend(t, ration.WithDenyCache(0)))
 }
 
 // The script of several plans does for one what the script of that does.
+func TestConformanceWithDenyCache(t *testing.T) {
+	t.Parallel()
+	conformance.Run(t, newMiniredisBackend(t, ration.WithDenyCache(time.Hour)))
+}
+
 func TestConformanceInMultiPlan(t *testing.T) {
 	t.Parallel()
-	conformance.Run(t, conformance.InMultiPlan(newMiniredisBackend(t)))
+	conformance.Run(t, conformance.InMultiPlan(newMiniredisBackend(t, ration.WithDenyCache(0))))
 }
 
 func TestConformanceOfMultiPlan(t *testing.T) {
 	t.Parallel()
-	conformance.RunMulti(t, newMiniredisBackend(t))
+	conformance.RunMulti(t, newMiniredisBackend(t, ration.WithDenyCache(0)))
 }
 
 func TestConformanceOfTwins(t *testing.T) {
@@ -39,9 +46,10 @@ type miniredisBackend struct {
 	server *miniredis.Miniredis
 	redis  *redis.Client
 	client *ration.Client
+	now    atomic.Pointer[time.Time]
 }
 
-func newMiniredisBackend(t *testing.T) *miniredisBackend {
+func newMiniredisBackend(t *testing.T, options ...ration.ClientOption) *miniredisBackend {
 	t.Helper()
 	server := miniredis.NewMiniRedis()
 	server.SetTime(conformance.T0)
@@ -50,13 +58,21 @@ func newMiniredisBackend(t *testing.T) *miniredisBackend {
 	t.Cleanup(server.Close)
 	rdb := redis.NewClient(&redis.Options{Addr: server.Addr()})
 	t.Cleanup(func() { _ = rdb.Close() })
-	client, err := ration.New(rdb, ration.WithTimeout(10*time.Second), withoutBeats)
+	b := &miniredisBackend{server: server, redis: rdb}
+	b.SetTime(conformance.T0)
+	t.Cleanup(testclock.Set(rdb, func() time.Time { return *b.now.Load() }))
+	client, err := ration.New(rdb, append([]ration.ClientOption{ration.WithTimeout(10 * time.Second), withoutBeats}, options...)...)
 	require.NoError(t, err)
 	t.Cleanup(client.Close)
-	return &miniredisBackend{server: server, redis: rdb, client: client}
+	b.client = client
+	return b
 }
 
-func (b *miniredisBackend) SetTime(now time.Time)        { b.server.SetTime(now) }
+func (b *miniredisBackend) SetTime(now time.Time) {
+	b.now.Store(&now)
+	b.server.SetTime(now)
+}
+
 func (b *miniredisBackend) Redis() redis.UniversalClient { return b.redis }
 func (b *miniredisBackend) StepsBack() bool              { return false }
 

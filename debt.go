@@ -32,7 +32,7 @@ func (l *local) oweLocked(e *localEntry, units int64) {
 func (l *local) owe(limiter *Limiter, a asked, units int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	now := localMicros()
+	now := l.clock()
 	for i, one := range a.plan.each() {
 		key := a.keys[i].(string)
 		e := l.entries[key]
@@ -61,7 +61,7 @@ func (l *local) setDebtLocked(e *localEntry, debt int64) {
 func (l *local) forgive(keys []any, units, atMicros int64) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	now := localMicros()
+	now := l.clock()
 	for _, key := range keys {
 		if e := l.entries[key.(string)]; e == nil || e.payment != nil || e.debt < units || !e.isInWindow(atMicros, now) {
 			return false
@@ -79,7 +79,7 @@ func (l *local) forgive(keys []any, units, atMicros int64) bool {
 func (l *local) giveBack(keys []any, units, atMicros int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	now := localMicros()
+	now := l.clock()
 	for _, key := range keys {
 		e := l.entries[key.(string)]
 		if e == nil || e.payment != nil || !e.isInWindow(atMicros, now) {
@@ -217,7 +217,7 @@ func (l *local) pay(ctx context.Context, timeout time.Duration, key string) (cau
 		}
 		return cause
 	}
-	debt, units, limiter, plan := e.debt, e.weighing(key, localMicros()), e.limiter, e.whole
+	debt, units, limiter, plan := e.debt, e.weighing(key, l.clock()), e.limiter, e.whole
 	payment := &payment{debt: debt, madeAt: nanos()}
 	e.payment = payment
 	l.mu.Unlock()
@@ -232,7 +232,7 @@ func (l *local) pay(ctx context.Context, timeout time.Duration, key string) (cau
 		switch {
 		case err == nil:
 			limiter.reporter.paidUnits.Add(answer[0])
-			l.known.put(key, plan, replyOf(answer))
+			l.known.put(key, plan, replyOf(answer), l.clock())
 			rest := max(units-answer[0], 0)
 			settled(rest, rest > 0)
 		case mayHaveRun:

@@ -314,5 +314,5 @@ func ExampleWithObserver() {
 	}
 	fmt.Println(counter)
 	// Output:
-	// map[limiter=search source=redis allowed=false:3 limiter=search source=redis allowed=true:2]
+	// map[limiter=search source=deny-cache allowed=false:2 limiter=search source=redis allowed=false:1 limiter=search source=redis allowed=true:2]
 }

@@ -226,3 +226,27 @@ func LookAt(c *Client, l *Limiter, key string) (remaining int64, err error) {
 	d, err := c.bind(l.name, l.plan, l.config).Peek(context.Background(), key)
 	return d.Remaining, err
 }
+
+// RememberedDenials is how many denials a client remembers that hold.
+func RememberedDenials(c *Client) int { return c.denials.places.count(c.denials.clock()) }
+
+// RememberDenial remembers a denial of a request for one unit of a key, as if Redis had told it.
+func RememberDenial(c *Client, key string, plan Plan, wait time.Duration) error {
+	prepared, err := rememberedPlans.prepare(plan)
+	if err != nil {
+		return err
+	}
+	a := asked{plan: prepared, key: key, keys: []any{key}, cost: 1, count: 1}
+	now := c.denials.clock()
+	d := Decision{RetryAfter: wait, receipt: receipt{answer: []int64{0, prepared.unit, now}}}
+	c.denials.put(a, d, now, c.denials.eraOf(a.keys), time.Hour)
+	return nil
+}
+
+var rememberedPlans planCache
+
+// ByLimiter is a decision as if another limiter that counts the same had made it.
+func ByLimiter(d Decision, l *Limiter) Decision {
+	d.receipt.limiter = l
+	return d
+}

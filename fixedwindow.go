@@ -97,18 +97,18 @@ func (p FixedWindow) prepare() (*preparedPlan, error) {
 		}
 	}
 	return &preparedPlan{
-		plan:       p,
-		text:       p.String(),
-		kind:       "fw1",
-		limit:      p.Limit,
-		take:       &fixedWindowTake,
-		peek:       &fixedWindowPeek,
-		refund:     &fixedWindowRefund,
-		args:       args(mode),
-		argsUpTo:   args(modeUpTo),
-		argsOfDebt: args(modeOfDebt),
-		goesAlone:  p.RestartOnDeny,
-		algorithm:  p,
+		plan:         p,
+		text:         p.String(),
+		kind:         "fw1",
+		limit:        p.Limit,
+		take:         &fixedWindowTake,
+		peek:         &fixedWindowPeek,
+		refund:       &fixedWindowRefund,
+		args:         args(mode),
+		argsUpTo:     args(modeUpTo),
+		argsOfDebt:   args(modeOfDebt),
+		denialCounts: p.RestartOnDeny,
+		algorithm:    p,
 	}, nil
 }
 

@@ -23,6 +23,8 @@ type Limiter struct {
 	recent   recentKeys
 	executor *executor
 	local    *local
+	denials  *denials
+	stages   stage
 	isLocal  bool // FailLocal is its policy
 	presence *presence
 	reporter *reporter
@@ -189,11 +191,22 @@ func (l *Limiter) decide(ctx context.Context, a asked) (d Decision, err error) {
 	return d, err
 }
 
-// take decides by Redis, or by what there is for when it does not answer.
+// take decides a request at one place.
 func (l *Limiter) take(ctx context.Context, timeout time.Duration, a asked) (Decision, error) {
+	d, err := l.stages.take(ctx, timeout, a)
+	if d.Granted == 0 {
+		d.receipt = receipt{}
+	}
+	return d, l.named(err)
+}
+
+// byRedis decides by Redis, or by what there is for when it does not answer: the last stage.
+type byRedis struct{ *Limiter }
+
+func (l *byRedis) take(ctx context.Context, timeout time.Duration, a asked) (Decision, error) {
 	if l.isLocal {
 		l.presence.use()
-		left, cause := l.local.settleFirst(ctx, timeout, l, a.keys)
+		left, cause := l.local.settleFirst(ctx, timeout, l.Limiter, a.keys)
 		timeout = left
 		switch {
 		case cause == errSettling: //nolint:errorlint // as it is
@@ -201,7 +214,7 @@ func (l *Limiter) take(ctx context.Context, timeout time.Duration, a asked) (Dec
 		case isFailure(cause):
 			return l.fallBack(ctx, a, cause, nil), nil
 		case cause != nil:
-			return Decision{}, l.named(cause)
+			return Decision{}, cause
 		}
 	}
 	d, late, err := l.ask(ctx, timeout, a)
@@ -215,7 +228,7 @@ func (l *Limiter) take(ctx context.Context, timeout time.Duration, a asked) (Dec
 		return l.fallBack(ctx, a, err, late), nil
 	default:
 		l.settleLate(a, Decision{}, late)
-		return Decision{}, l.named(err)
+		return Decision{}, err
 	}
 }
 
@@ -232,15 +245,13 @@ func (l *Limiter) ask(ctx context.Context, timeout time.Duration, a asked) (Deci
 	if l.isLocal {
 		l.local.learn(a, answer.latest)
 	}
-	if d.Granted > 0 {
-		d.receipt = receipt{limiter: l, plan: a.plan, keys: a.keys, units: d.Granted, answer: answer.own}
-	}
+	d.receipt = receipt{limiter: l, plan: a.plan, keys: a.keys, units: d.Granted, answer: answer.own}
 	return d, nil, nil
 }
 
 // order is what Redis is asked.
 func (a asked) order() order {
-	if a.count == 1 && !a.upTo && !a.keysApart && !a.plan.goesAlone {
+	if a.count == 1 && !a.upTo && !a.keysApart && !a.plan.denialCounts {
 		return order{keys: a.keys, take: a.plan, key: a.key, cost: a.cost}
 	}
 	o := order{script: a.plan.take, keys: a.keys, lead: []any{a.plan.cost(a.cost), a.count}, args: a.plan.args}
@@ -273,7 +284,7 @@ func (l *Limiter) takeSettling(ctx context.Context, a asked, timeout time.Durati
 		return own, nil
 	default:
 		l.settleLate(a, Decision{}, late)
-		return Decision{}, l.named(err)
+		return Decision{}, err
 	}
 }
 
@@ -316,6 +327,7 @@ func (l *Limiter) settle(a asked, decided Decision, answer []int64, err error) {
 	}
 	if back > 0 {
 		l.executor.undo(a.plan.refundOf(a.keys, answer, back))
+		l.denials.clear(a.keys)
 	}
 }
 
@@ -336,5 +348,7 @@ func (l *Limiter) peek(ctx context.Context, a asked) (Decision, error) {
 // reset deletes what is stored, and what is counted here.
 func (l *Limiter) reset(ctx context.Context, keys []any) error {
 	l.local.forget(keys)
-	return l.named(l.executor.delete(ctx, l.config.timeout, keys...))
+	err := l.executor.delete(ctx, l.config.timeout, keys...)
+	l.denials.clear(keys)
+	return l.named(err)
 }

@@ -53,6 +53,7 @@ func WithFleetSize(n int) Option {
 
 // local is what a Client counts by itself. It is safe for concurrent use.
 type local struct {
+	clock clock
 	known knownKeys
 
 	mu       sync.Mutex
@@ -87,9 +88,10 @@ type localEntry struct {
 	isOld    bool // Redis has decided since: what is counted here is of the outage before
 }
 
-func newLocal(most int) *local {
+func newLocal(most int, now clock) *local {
 	return &local{
-		known:   knownKeys{most: most},
+		clock:   now,
+		known:   knownKeys{places[known]{most: most}},
 		most:    most,
 		entries: make(map[string]*localEntry),
 		owers:   make(map[string]struct{}),
@@ -97,18 +99,12 @@ func newLocal(most int) *local {
 	}
 }
 
-// startMicros is the time at start by the wall clock; from there local time goes by the monotonic one.
-var startMicros = start.UnixMicro()
-
 // fleetSize is how many processes share the quota, as far as known.
 func (l *Limiter) fleetSize() int64 { return l.presence.fleetSize() }
 
-// localMicros is the time in this process, in microseconds since 1970, which no clock set back or forth changes.
-func localMicros() int64 { return startMicros + int64(time.Since(start)/time.Microsecond) }
-
 // decide decides a request under the shares of all its plans. What is granted may be owed to Redis.
 func (l *local) decide(f failed, isOwed bool) Decision {
-	now := localMicros()
+	now := l.clock()
 	parts := f.plan.each()
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -255,7 +251,7 @@ const looksForPlace = 64
 // learn remembers what Redis answered to a take, for when it does not answer.
 func (l *local) learn(a asked, answer []int64) {
 	if a.plan.parts == nil {
-		l.known.put(a.keys[0].(string), a.plan, replyOf(answer))
+		l.known.put(a.keys[0].(string), a.plan, replyOf(answer), l.clock())
 		return
 	}
 	rest := answer[1:]
@@ -263,7 +259,7 @@ func (l *local) learn(a asked, answer []int64) {
 		fields := one.take.fields - 1
 		r := reply{answer[0]}
 		copy(r[1:], rest[:fields])
-		l.known.put(a.keys[i].(string), one.preparedPlan, r)
+		l.known.put(a.keys[i].(string), one.preparedPlan, r, l.clock())
 		rest = rest[fields:]
 	}
 }

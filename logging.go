@@ -124,7 +124,7 @@ func (r *reporter) logDecision(ctx context.Context, l *Limiter, a asked, d *Deci
 	switch {
 	case d.Cause != nil:
 		l.lines.degradedAt.Store(nanos() | 1)
-	case at != 0 && nanos()-at > int64(calm) && l.lines.degradedAt.CompareAndSwap(at, 0):
+	case at != 0 && d.Source == SourceRedis && nanos()-at > int64(calm) && l.lines.degradedAt.CompareAndSwap(at, 0):
 		attrs := []slog.Attr{slog.String("limiter", l.name)}
 		if hidden := l.lines.degraded.hidden.Swap(0); hidden > 0 {
 			attrs = append(attrs, slog.Int64("not_shown", hidden))

@@ -41,6 +41,8 @@ type limiterConfig struct {
 	keyFor  func(key string) string
 	shards  int
 
+	denyCache time.Duration // 0: off
+
 	policy    FailurePolicy
 	fleetSize int64 // 0: not said
 }

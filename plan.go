@@ -43,9 +43,10 @@ type preparedPlan struct {
 	costOfOne  any // the script's cost of a request for one unit, boxed once
 	// argsOfOne are the plan's kind and numbers for the scripts of several plans.
 	argsOfOne []any
-	goesAlone bool   // a request is not decided together with others
-	parts     []part // of a MultiPlan, which has no algorithm of its own
-	shares    shareCache
+	// denialCounts says that a denial changes what is stored, so that each request is asked for by itself.
+	denialCounts bool
+	parts        []part // of a MultiPlan, which has no algorithm of its own
+	shares       shareCache
 	// shards are what a plan that is split decides by, and shard is the name of one of them.
 	shards []*preparedPlan
 	shard  string

@@ -24,7 +24,7 @@ var keySeed = maphash.MakeSeed()
 
 // stored is where the state of a key under a plan lives: what keys.stored says, and of each plan of a MultiPlan keys.storedFor.
 func (r *recentKeys) stored(keys keySpace, plan *preparedPlan, key string) []any {
-	place := &r.places[maphash.String(keySeed, key)%uint64(len(r.places))]
+	place := &r.places[hashOf(key)%uint64(len(r.places))]
 	if k := place.Load(); k != nil && k.plan == plan && k.key == key {
 		return k.stored
 	}

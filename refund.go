@@ -13,7 +13,7 @@ type receipt struct {
 	units   int64   // granted
 	answer  []int64 // of the take script
 
-	atMicros int64 // when it was granted without Redis, by localMicros
+	atMicros int64 // when it was granted without Redis, by the Client's clock
 
 	chained []Decision // of the limiters of a chain; the others are unset then
 }
@@ -69,6 +69,7 @@ func (l *Limiter) Refund(ctx context.Context, d Decision) error {
 	if err == nil && len(a.own) != len(r.keys) {
 		err = unavailable(fmt.Errorf("%s: %d integers in the reply, not %d", r.plan.refund.name, len(a.own), len(r.keys)))
 	}
+	l.denials.clear(r.keys)
 	if err == nil {
 		l.reporter.refunds.Add(1)
 	}

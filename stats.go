@@ -62,7 +62,7 @@ func (c *Client) Stats() Stats {
 }
 
 // sources are those of all decisions.
-var sources = [...]Source{SourceRedis, SourceLocal, SourceFailOpen, SourceFailClosed, SourceFailFunc}
+var sources = [...]Source{SourceRedis, SourceDenyCache, SourceLocal, SourceFailOpen, SourceFailClosed, SourceFailFunc}
 
 // counters count what a Client does.
 type counters struct {

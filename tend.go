@@ -74,7 +74,7 @@ func (l *local) sweep() {
 func (l *local) sweepSome() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	now, looked := localMicros(), 0
+	now, looked := l.clock(), 0
 	for key, e := range l.entries {
 		if looked == keysAtOnce {
 			return true
@@ -105,7 +105,7 @@ func (l *local) owingKeys() (keys []owingKey) {
 func (l *local) owingAmong(some []string, keys []owingKey) []owingKey {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	now := localMicros()
+	now := l.clock()
 	for _, key := range some {
 		e := l.entries[key]
 		switch {

@@ -88,15 +88,15 @@ func slidingLog() peer {
 	}, (*ration.Limiter).Allow)
 }
 
-// ofRation is a peer of ours, with limiters as they are by default, but for a timeout that a busy machine keeps too: a
-// measurement with an error in it is none.
+// ofRation is a peer of ours, with limiters as they are by default, but for a timeout that a busy machine keeps too, as a
+// measurement with an error in it is none, and for denials, which all are those of Redis.
 func ofRation(
 	name, about string,
 	plan func(quota) ration.Plan,
 	decide func(*ration.Limiter, context.Context, string) (ration.Decision, error),
 ) peer {
 	open := func(rdb *redis.Client, q quota) (limiter, error) {
-		client, err := ration.New(rdb, ration.WithTimeout(time.Second))
+		client, err := ration.New(rdb, ration.WithTimeout(time.Second), ration.WithDenyCache(0))
 		if err != nil {
 			return limiter{}, err
 		}

@@ -54,6 +54,7 @@ func newClient(t *testing.T, rdb redis.UniversalClient, options ...ration.Client
 	t.Helper()
 	defaults := []ration.ClientOption{
 		ration.WithPrefix(freshPrefix()), ration.WithTimeout(10 * time.Second), ration.OnFailure(ration.FailClosed()),
+		ration.WithDenyCache(0), // for servers whose clocks jump
 	}
 	client, err := ration.New(rdb, append(defaults, options...)...)
 	require.NoError(t, err)

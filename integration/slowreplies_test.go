@@ -66,9 +66,9 @@ func TestSlowRepliesOfB65(t *testing.T) {
 // It is not parallel: it counts goroutines, and a call is sent only if the machine comes to it within the timeout.
 func TestLateRepliesAreGivenBack(t *testing.T) {
 	const (
-		atOnce      = 50
-		rounds      = 20
-		connections = 150 // of the takes of a round, and of what gives back those of two
+		atOnce      = 4 // as many as go at once; more would wait for those, and not be sent
+		rounds      = 250
+		connections = 150
 	)
 	plan := ration.FixedWindow{Limit: 10_000, Window: time.Hour}
 	s := startServer(t, redis8)
@@ -93,12 +93,6 @@ func TestLateRepliesAreGivenBack(t *testing.T) {
 		for _, c := range makeCalls(limiter, "tenant:42", atOnce, 1) {
 			c.requireDecidedWithout(t)
 		}
-		await(t, "connections to be free", func(context.Context) error {
-			if idle := rdb.PoolStats().IdleConns; idle < connections-atOnce {
-				return fmt.Errorf("%d are", idle)
-			}
-			return nil
-		})
 	}
 	awaitCallsEnded(t)
 	calls := countScriptCalls(t, s.rdb).minus(before)

@@ -20,6 +20,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/go-ration/ration"
+	"github.com/go-ration/ration/internal/testclock"
 )
 
 // Server is an embedded Redis with a clock of its own, and a Client on it. It is safe for concurrent use.
@@ -58,11 +59,15 @@ func New(tb testing.TB, options ...ration.ClientOption) *Server {
 }
 
 // NewRedis makes a redis client on the embedded Redis, for a second [ration.Client] of a fleet, or for a look at what is
-// stored. It is closed when the test ends.
+// stored. Clients on it go by the server's clock, too. It is closed when the test ends.
 func (s *Server) NewRedis(tb testing.TB) *redis.Client {
 	tb.Helper()
 	rdb := redis.NewClient(&redis.Options{Addr: s.redis.Addr()})
-	tb.Cleanup(func() { _ = rdb.Close() })
+	unset := testclock.Set(rdb, s.Now)
+	tb.Cleanup(func() {
+		unset()
+		_ = rdb.Close()
+	})
 	return rdb
 }
 
@@ -73,8 +78,9 @@ func (s *Server) Now() time.Time {
 	return s.now
 }
 
-// Advance moves the server's clock on by d: buckets fill, windows end, keys expire. Limits keep time in microseconds, so d
-// is rounded down to one. A negative d fails the test.
+// Advance moves the server's clock on by d: buckets fill, windows end, keys expire; and what a Client remembers or counts by itself ages with
+// them: denials, and the shares that FailLocal grants. Timeouts and breakers go by real time. Limits keep time in microseconds, so
+// d is rounded down to one. A negative d fails the test.
 func (s *Server) Advance(d time.Duration) {
 	if d < 0 {
 		s.tb.Fatalf("rationtest: Advance by %v: the clock only goes on", d)

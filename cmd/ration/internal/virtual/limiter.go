@@ -25,9 +25,12 @@ type Limiter struct {
 func New(plan ration.Plan) (*Limiter, error) {
 	l := &Limiter{server: embedded.New()}
 	l.rdb = l.server.NewClient()
-	// Nothing is decided late here, but a busy machine may be slow.
+	// Nothing is decided late here, but a busy machine may be slow; and no denial is remembered, for the clock of this process goes
+	// on between decisions, which that of the Redis does not.
 	var err error
-	if l.client, err = ration.New(l.rdb, ration.WithTimeout(time.Minute), ration.OnFailure(ration.FailClosed())); err == nil {
+	l.client, err = ration.New(l.rdb,
+		ration.WithTimeout(time.Minute), ration.OnFailure(ration.FailClosed()), ration.WithDenyCache(0))
+	if err == nil {
 		l.limiter, err = l.client.Limiter("virtual", plan)
 	}
 	if err != nil {
