@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-ration/ration"
+	"github.com/go-ration/ration/rationtest"
 )
 
 // What a decision may allocate at one caller, all of go-redis included. For a key that was not asked about lately its stored
@@ -144,6 +145,46 @@ func TestAllocationsWithoutRedis(t *testing.T) {
 				}
 			}), 1.0)
 		})
+	}
+}
+
+// A decision that needs no call allocates nothing.
+//
+//nolint:paralleltest // counts the allocations of the process
+func TestAllocationsWithoutACall(t *testing.T) {
+	server := rationtest.New(t, withoutBeats)
+	for _, plan := range []ration.Plan{
+		ration.FixedWindow{Limit: 1_000_000, Window: time.Hour},
+		ration.GCRA{Rate: ration.PerSecond(1), Burst: 1_000_000},
+		ration.TokenBucket{Rate: ration.PerSecond(1), Burst: 1_000_000},
+		ration.SlidingWindow{Limit: 1_000_000, Window: time.Hour},
+		ration.SlidingLog{Limit: 100_000, Window: time.Hour},
+	} {
+		client, leased := holder(t, server, plan, ration.Prefetch{Max: 10_000, TTL: time.Minute}, withoutBeats)
+		for client.Stats().LeasedUnits < 6000 {
+			_, err := leased.Allow(t.Context(), "key")
+			require.NoError(t, err)
+			ration.AwaitLeases(client)
+		}
+		require.Zero(t, testing.AllocsPerRun(1000, func() {
+			if d, err := leased.Allow(t.Context(), "key"); err != nil || d.Source != ration.SourceLease {
+				t.Fatal(d, err)
+			}
+		}), "by a lease of %v", plan)
+		client.Close()
+	}
+	for i, plan := range sharedPlans[:6] {
+		limiter, err := server.Client.Limiter(fmt.Sprintf("plan-%d", i), plan)
+		require.NoError(t, err)
+		for range 2 {
+			_, err := limiter.AllowN(t.Context(), "key", 10)
+			require.NoError(t, err)
+		}
+		require.Zero(t, testing.AllocsPerRun(1000, func() {
+			if d, err := limiter.AllowN(t.Context(), "key", 10); err != nil || d.Source != ration.SourceDenyCache {
+				t.Fatal(d, err)
+			}
+		}), "by a denial of %v", plan)
 	}
 }
 

@@ -469,7 +469,8 @@ func TestScriptCallsPerDecision(t *testing.T) {
 	t.Parallel()
 	for callers, most := range map[int]float64{1: 1, 4: 1, 64: 0.10, 256: 0.035} {
 		synctest.Test(t, func(t *testing.T) {
-			o := newOutage(t, ration.FixedWindow{Limit: 1_000_000, Window: time.Hour}, 1)
+			plan := ration.FixedWindow{Limit: 1_000_000, Window: time.Hour}
+			o := newOutage(t, plan, 1, ration.OnFailure(ration.FailClosed())) // without beats, which are calls too
 			o.Delay(time.Millisecond)
 			const each = 100
 			began := time.Now()

@@ -3,6 +3,7 @@ package ration
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"reflect"
 	"sync"
 	"time"
@@ -21,6 +22,7 @@ type Client struct {
 	executor *executor
 	local    *local
 	denials  *denials
+	leases   *leases
 	fleet    *fleet
 
 	mu       sync.Mutex
@@ -53,15 +55,16 @@ func New(rdb redis.UniversalClient, options ...ClientOption) (*Client, error) {
 			return nil, err
 		}
 	}
-	reporter := newReporter(config)
-	executor, now := newExecutor(rdb, config.maxInFlight, config.breaker, reporter), clockOf(rdb)
+	reporter, now := newReporter(config), clockOf(rdb)
+	executor, denials := newExecutor(rdb, config.maxInFlight, config.breaker, reporter), newDenials(config.localKeys, now)
 	return &Client{
 		prefix:   config.prefix,
 		limiter:  config.limiter,
 		reporter: reporter,
 		executor: executor,
 		local:    newLocal(config.localKeys, now),
-		denials:  newDenials(config.localKeys, now),
+		denials:  denials,
+		leases:   newLeases(executor, denials, config.localKeys, now),
 		fleet:    newFleet(executor),
 		limiters: make(map[string]string),
 	}, nil
@@ -119,15 +122,20 @@ func (c *Client) bind(name string, plan *preparedPlan, config limiterConfig) *Li
 		plan:     plan,
 		config:   config,
 		keys:     keys,
+		seed:     rand.Uint64(),
 		presence: c.fleet.of(name, keys, config, plan.matters()),
 		reporter: c.reporter,
 		executor: c.executor,
 		local:    c.local,
 		denials:  c.denials,
+		leases:   c.leases,
 		isLocal:  isLocal,
 		plans:    planCache{shards: config.shards},
 	}
 	l.stages = &byRedis{l}
+	if config.prefetch.Max > 1 {
+		l.stages = &prefetcher{Limiter: l, config: config.prefetch, next: l.stages}
+	}
 	if config.denyCache > 0 {
 		l.stages = &denyCache{denials: c.denials, longest: config.denyCache, next: l.stages}
 	}
@@ -166,8 +174,10 @@ func (c *Client) Close() {
 	if c == nil || c.executor == nil {
 		return
 	}
+	begin := nanos()
+	c.leases.close(closeGrace)
 	c.fleet.leave()
-	c.executor.close(closeGrace)
+	c.executor.close(closeGrace - time.Duration(nanos()-begin))
 }
 
 // closeGrace is above the ReadTimeout of a redis client with default options, 5 s.

@@ -47,6 +47,7 @@ type Source string
 // The sources of decisions.
 const (
 	SourceRedis      Source = "redis"
+	SourceLease      Source = "lease"       // Redis, ahead of need: see Prefetch
 	SourceDenyCache  Source = "deny-cache"  // Redis, a moment ago: see WithDenyCache
 	SourceLocal      Source = "local"       // Redis did not answer: see FailLocal
 	SourceFailOpen   Source = "fail-open"   // see FailOpen

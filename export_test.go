@@ -3,6 +3,7 @@ package ration
 import (
 	"context"
 	"errors"
+	"runtime"
 	"time"
 )
 
@@ -249,4 +250,29 @@ var rememberedPlans planCache
 func ByLimiter(d Decision, l *Limiter) Decision {
 	d.receipt.limiter = l
 	return d
+}
+
+// AwaitLeases waits until no units are on their way, to be held or given back.
+func AwaitLeases(c *Client) {
+	for c.leases.isBusy() {
+		runtime.Gosched()
+	}
+}
+
+func (s *leases) isBusy() bool {
+	if s.returning.Load() > 0 {
+		return true
+	}
+	for i := range s.shards {
+		shard := &s.shards[i]
+		shard.mu.Lock()
+		for _, l := range shard.byHash {
+			if l.pending > 0 {
+				shard.mu.Unlock()
+				return true
+			}
+		}
+		shard.mu.Unlock()
+	}
+	return false
 }

@@ -26,9 +26,6 @@ type failed struct {
 	cause error
 }
 
-// units is what the request asks for.
-func (f failed) units() int64 { return f.cost * f.count }
-
 // decision is an answer of a policy's. What remains is not known.
 func (f failed) decision(source Source, allowed bool) Decision {
 	d := Decision{Allowed: allowed, Limit: f.plan.limit, Source: source, Cause: f.cause, Plan: f.plan.text}

@@ -123,7 +123,10 @@ func (p FixedWindow) outcome(r reply, _ int64) outcome {
 	return outcome{remaining: r[1], retryAfter: left, resetAfter: left}
 }
 
-func (p FixedWindow) before(state []int64, units int64) { state[0] += units }
+func (p FixedWindow) before(r reply, units int64) reply {
+	r[1] += units
+	return r
+}
 
 func (p FixedWindow) taken(r reply, units int64) []any {
 	closes := r[3]

@@ -319,20 +319,7 @@ func (p *presence) leave() error {
 func (p *preparedPlan) matters() time.Duration {
 	longest := idleLeast
 	for _, one := range p.each() {
-		var span time.Duration
-		switch plan := one.plan.(type) {
-		case FixedWindow:
-			span = plan.Window
-		case SlidingWindow:
-			span = plan.Window
-		case SlidingLog:
-			span = plan.Window
-		case TokenBucket:
-			span = plan.Rate.timeFor(plan.Burst)
-		case GCRA:
-			span = plan.Rate.timeFor(plan.Burst)
-		}
-		longest = max(longest, min(span, idleMost))
+		longest = max(longest, min(one.lasts, idleMost))
 	}
 	return longest
 }

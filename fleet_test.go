@@ -266,11 +266,13 @@ func TestGoroutinesOfB89(t *testing.T) { //nolint:paralleltest // counts gorouti
 		rdb := server.NewRedis(t)
 		client, err := ration.New(rdb, ration.WithTimeout(10*time.Second))
 		require.NoError(t, err)
-		limiter, err := client.Limiter("search", hourly)
+		limiter, err := client.Limiter("search", hourly, ration.WithPrefetch(ration.Prefetch{Max: 10}))
 		require.NoError(t, err)
-		d, err := limiter.Allow(t.Context(), "key")
-		require.NoError(t, err)
-		require.Equal(t, ration.SourceRedis, d.Source)
+		for range 4 {
+			d, err := limiter.Allow(t.Context(), "key")
+			require.NoError(t, err)
+			require.NoError(t, d.Cause)
+		}
 		client.Close()
 		client.Close()
 		_, err = limiter.Allow(t.Context(), "key")

@@ -107,7 +107,10 @@ func (a gcraArithmetic) outcome(r reply, cost int64) outcome {
 	}
 }
 
-func (a gcraArithmetic) before(state []int64, units int64) { state[0] -= units * a.rate.den }
+func (a gcraArithmetic) before(r reply, units int64) reply {
+	r[1] -= units * a.rate.den
+	return r
+}
 
 func (a gcraArithmetic) taken(r reply, units int64) []any {
 	spent, now := r[1], r[2]

@@ -12,7 +12,8 @@ import (
 //
 // Every decision is one round trip at most, one script call on one key, of a [MultiPlan] on one for each plan, which it writes only
 // when it grants, or to mend the key. While four round trips are on their way to a server, requests that come wait for the next, and share
-// it; those for one key of one cost share a script call too, and are decided as if they had come one by one. A denial is a Decision and never an error; and so is what the [FailurePolicy] decides when Redis gives
+// it; those for one key of one cost share a script call too, and are decided as if they had come one by one. What was denied just now is
+// denied without a round trip, and what was taken ahead is granted without one: see [WithDenyCache] and [WithPrefetch]. A denial is a Decision and never an error; and so is what the [FailurePolicy] decides when Redis gives
 // no answer in time, or a fault. The errors are mistakes of the call (ErrInvalidKey, ErrInvalidCost, *[CostError], *[PlanError],
 // ErrPlanKind, *[CrossSlotError]: nothing was sent), the end of ctx, and ErrClosed.
 type Limiter struct {
@@ -20,10 +21,12 @@ type Limiter struct {
 	plan     *preparedPlan
 	config   limiterConfig
 	keys     keySpace
+	seed     uint64 // tells its keys from those of others, by their hashes
 	recent   recentKeys
 	executor *executor
 	local    *local
 	denials  *denials
+	leases   *leases
 	stages   stage
 	isLocal  bool // FailLocal is its policy
 	presence *presence
@@ -82,6 +85,7 @@ func (l *Limiter) Peek(ctx context.Context, key string) (Decision, error) {
 		d, err = l.peekShards(ctx, a)
 	} else {
 		d, err = l.peek(ctx, a)
+		d = l.withHeld(a, d)
 	}
 	if err == nil {
 		l.reporter.decided(ctx, l, a, &d, began)
@@ -100,7 +104,7 @@ func (l *Limiter) Reset(ctx context.Context, key string) error {
 	case asked.plan.shards != nil:
 		return l.resetShards(ctx, asked)
 	default:
-		return l.reset(ctx, asked.keys)
+		return l.reset(ctx, asked)
 	}
 }
 
@@ -118,9 +122,13 @@ type asked struct {
 	key         string // that is counted
 	keys        []any  // where, stored; nil of a plan with shards
 	cost, count int64
-	upTo        bool // they are one, which takes what fits
-	keysApart   bool // the plans have keys of their own
+	upTo        bool  // they are one, which takes what fits
+	keysApart   bool  // the plans have keys of their own
+	ahead       int64 // as many more are to be granted, as fit, for later
 }
+
+// units is what is asked for, but for what is to be taken ahead.
+func (a asked) units() int64 { return a.cost * a.count }
 
 // check finds the mistakes in a request, before the network.
 func (l *Limiter) check(r Request) (asked, error) {
@@ -237,7 +245,7 @@ func (l *Limiter) ask(ctx context.Context, timeout time.Duration, a asked) (Deci
 	answer, err := l.executor.call(ctx, timeout, a.order())
 	var d Decision
 	if err == nil {
-		d, err = a.plan.afterTake(answer.own, a.cost, a.count)
+		d, err = a.plan.afterTake(answer.own, a.cost, a.count+a.ahead)
 	}
 	if err != nil {
 		return Decision{}, answer.late, err
@@ -251,10 +259,10 @@ func (l *Limiter) ask(ctx context.Context, timeout time.Duration, a asked) (Deci
 
 // order is what Redis is asked.
 func (a asked) order() order {
-	if a.count == 1 && !a.upTo && !a.keysApart && !a.plan.denialCounts {
+	if a.count == 1 && a.ahead == 0 && !a.upTo && !a.keysApart && !a.plan.denialCounts {
 		return order{keys: a.keys, take: a.plan, key: a.key, cost: a.cost}
 	}
-	o := order{script: a.plan.take, keys: a.keys, lead: []any{a.plan.cost(a.cost), a.count}, args: a.plan.args}
+	o := order{script: a.plan.take, keys: a.keys, lead: []any{a.plan.cost(a.cost), a.count + a.ahead}, args: a.plan.args}
 	if a.upTo {
 		o.args = a.plan.argsUpTo
 	}
@@ -265,6 +273,7 @@ func (a asked) order() order {
 // Redis alone would grant the first who come what it has not been charged with yet, and the share alone would go on granting what Redis
 // grants to others already.
 func (l *Limiter) takeSettling(ctx context.Context, a asked, timeout time.Duration) (Decision, error) {
+	a.ahead = 0
 	own := l.local.decide(failed{orBackground(ctx), l, a, l.named(errSettling)}, false)
 	if !own.Allowed {
 		return own, nil
@@ -313,7 +322,7 @@ func (l *Limiter) settle(a asked, decided Decision, answer []int64, err error) {
 	if err != nil {
 		return
 	}
-	granted, err := a.plan.afterTake(answer, a.cost, a.count)
+	granted, err := a.plan.afterTake(answer, a.cost, a.count+a.ahead)
 	if err != nil {
 		return
 	}
@@ -346,9 +355,11 @@ func (l *Limiter) peek(ctx context.Context, a asked) (Decision, error) {
 }
 
 // reset deletes what is stored, and what is counted here.
-func (l *Limiter) reset(ctx context.Context, keys []any) error {
-	l.local.forget(keys)
-	err := l.executor.delete(ctx, l.config.timeout, keys...)
-	l.denials.clear(keys)
+func (l *Limiter) reset(ctx context.Context, a asked) error {
+	l.local.forget(a.keys)
+	l.leases.forget(l, a)
+	err := l.executor.delete(ctx, l.config.timeout, a.keys...)
+	l.leases.forget(l, a) // what came meanwhile
+	l.denials.clear(a.keys)
 	return l.named(err)
 }

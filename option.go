@@ -42,6 +42,7 @@ type limiterConfig struct {
 	shards  int
 
 	denyCache time.Duration // 0: off
+	prefetch  Prefetch      // Max 0: off
 
 	policy    FailurePolicy
 	fleetSize int64 // 0: not said

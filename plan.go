@@ -27,11 +27,12 @@ type Plan interface {
 // preparedPlan is a plan made ready for many decisions. It is immutable and shared.
 type preparedPlan struct {
 	plan    Plan
-	text    string // plan.String()
-	kind    string // of the stored key: algorithm and layout version, "tb1"
-	numbers string // in the stored key, of a plan whose state has a meaning only under its numbers
-	limit   int64  // the greatest cost that can ever pass, units
-	unit    int64  // what the scripts count a unit as
+	text    string        // plan.String()
+	kind    string        // of the stored key: algorithm and layout version, "tb1"
+	numbers string        // in the stored key, of a plan whose state has a meaning only under its numbers
+	limit   int64         // the greatest cost that can ever pass, units
+	unit    int64         // what the scripts count a unit as
+	lasts   time.Duration // the window, or the time to fill the bucket
 
 	take, peek, refund *script
 	one                *script // take for one request, where that has a script of its own
@@ -63,8 +64,8 @@ type algorithm interface {
 	// outcome derives an answer from a plausible reply of the plan's scripts, to requests of `cost` units each.
 	outcome(r reply, cost int64) outcome
 
-	// before changes a reply to a grant, from its second integer on, to what it was before so many units of it were granted.
-	before(state []int64, units int64)
+	// before is a reply to a grant, had the last of its units, so many, been granted later.
+	before(r reply, units int64) reply
 
 	// taken is what the refund script is told of a grant of so many units, by the reply to it.
 	taken(r reply, units int64) []any
@@ -192,23 +193,48 @@ func (p *preparedPlan) refundOf(keys []any, answer []int64, units int64) order {
 // answerOf is what the script would have answered to the nth, from 0, of the takes of `cost` units each that it was asked to grant
 // together, had they come one by one.
 func (p *preparedPlan) answerOf(answer []int64, cost, nth int64) []int64 {
-	own, granted := slices.Clone(answer), answer[0]
-	if nth >= granted {
-		own[0] = 0
-		return own
+	if granted := answer[0]; nth < granted {
+		return p.answerBefore(answer, (granted-1-nth)*cost)
 	}
+	denied := slices.Clone(answer)
+	denied[0] = 0
+	return denied
+}
+
+// answerBefore is what the script would have answered to one take of several that it granted, had the last of their units been granted
+// later than that.
+func (p *preparedPlan) answerBefore(answer []int64, units int64) []int64 {
+	own := slices.Clone(answer)
 	own[0] = 1
-	state, later := own[1:], (granted-1-nth)*cost
 	if p.parts == nil {
-		p.before(state, later)
+		r := p.before(replyOf(own), units)
+		copy(own, r[:])
 		return own
 	}
+	state := own[1:]
 	for _, one := range p.parts {
 		fields := one.take.fields - 1
-		one.before(state[:fields], later)
+		r := reply{1}
+		copy(r[1:], state[:fields])
+		r = one.before(r, units)
+		copy(state[:fields], r[1:])
 		state = state[fields:]
 	}
 	return own
+}
+
+// decisionBefore is the decision of one take of `cost` units, of several that were granted, had the last of their units been granted later.
+func (p *preparedPlan) decisionBefore(answer []int64, units, cost int64) (Decision, error) {
+	if p.parts != nil {
+		return p.afterTakeOfAll(p.answerBefore(answer, units), cost, 1)
+	}
+	r := replyOf(answer)
+	r[0] = 1
+	d, err := p.decision(p.before(r, units), cost, 1)
+	if err == nil {
+		d.Allowed, d.RetryAfter = true, 0
+	}
+	return d, err
 }
 
 // twin decides as the plan's script does, with the same arithmetic, for one key in this process.
@@ -257,8 +283,26 @@ func prepare(plan Plan) (*preparedPlan, error) {
 	} else {
 		p.argsOfOne = append(p.argsOfOne, p.unit)
 	}
-	p.costOfOne = p.unit
+	p.costOfOne, p.lasts = p.unit, lasts(plan)
 	return p, nil
+}
+
+// lasts is for how long what is granted under a plan matters at most: its window, or the time to fill its bucket.
+func lasts(plan Plan) time.Duration {
+	switch p := plan.(type) {
+	case FixedWindow:
+		return p.Window
+	case SlidingWindow:
+		return p.Window
+	case SlidingLog:
+		return p.Window
+	case TokenBucket:
+		return p.Rate.timeFor(p.Burst)
+	case GCRA:
+		return p.Rate.timeFor(p.Burst)
+	default:
+		return 0
+	}
 }
 
 // prepareInShards makes a plan ready, split into shards if they are more than one.

@@ -12,10 +12,19 @@ type receipt struct {
 	keys    []any   // stored
 	units   int64   // granted
 	answer  []int64 // of the take script
+	later   int64   // units that it granted besides, behind these
 
 	atMicros int64 // when it was granted without Redis, by the Client's clock
 
 	chained []Decision // of the limiters of a chain; the others are unset then
+}
+
+// ownAnswer is what the script would have answered to this request alone.
+func (r *receipt) ownAnswer() []int64 {
+	if r.later == 0 {
+		return r.answer
+	}
+	return r.plan.answerBefore(r.answer, r.later)
 }
 
 // sharesWith says whether two limiters count together.
@@ -65,7 +74,7 @@ func (l *Limiter) Refund(ctx context.Context, d Decision) error {
 		return nil
 	}
 	ctx = context.WithoutCancel(orBackground(ctx))
-	a, err := l.executor.call(ctx, l.config.timeout, r.plan.refundOf(r.keys, r.answer, r.units))
+	a, err := l.executor.call(ctx, l.config.timeout, r.plan.refundOf(r.keys, r.ownAnswer(), r.units))
 	if err == nil && len(a.own) != len(r.keys) {
 		err = unavailable(fmt.Errorf("%s: %d integers in the reply, not %d", r.plan.refund.name, len(a.own), len(r.keys)))
 	}

@@ -143,7 +143,9 @@ func (l *Limiter) atShard(a asked, i int) asked {
 func (l *Limiter) peekShards(ctx context.Context, a asked) (Decision, error) {
 	decisions := make([]Decision, len(a.plan.shards))
 	err := atOnce(len(decisions), func(i int) (err error) {
-		decisions[i], err = l.peek(ctx, l.atShard(a, i))
+		one := l.atShard(a, i)
+		decisions[i], err = l.peek(ctx, one)
+		decisions[i] = l.withHeld(one, decisions[i])
 		return err
 	})
 	if err != nil {
@@ -163,5 +165,5 @@ func (l *Limiter) peekShards(ctx context.Context, a asked) (Decision, error) {
 
 // resetShards forgets what all shards have counted.
 func (l *Limiter) resetShards(ctx context.Context, a asked) error {
-	return atOnce(len(a.plan.shards), func(i int) error { return l.reset(ctx, l.atShard(a, i).keys) })
+	return atOnce(len(a.plan.shards), func(i int) error { return l.reset(ctx, l.atShard(a, i)) })
 }

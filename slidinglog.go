@@ -83,11 +83,12 @@ func (p SlidingLog) outcome(r reply, _ int64) outcome {
 }
 
 // before has the part of the grant that ends that much earlier.
-func (p SlidingLog) before(state []int64, units int64) {
-	state[0] += units
-	if state[3] -= units; state[3] < 0 {
-		state[3] += sumModulus
+func (p SlidingLog) before(r reply, units int64) reply {
+	r[1] += units
+	if r[4] -= units; r[4] < 0 {
+		r[4] += sumModulus
 	}
+	return r
 }
 
 func (p SlidingLog) taken(r reply, units int64) []any {

@@ -111,7 +111,10 @@ func (a slidingWindowArithmetic) outcome(r reply, cost int64) outcome {
 	return o
 }
 
-func (a slidingWindowArithmetic) before(state []int64, units int64) { state[0] += units }
+func (a slidingWindowArithmetic) before(r reply, units int64) reply {
+	r[1] += units
+	return r
+}
 
 func (a slidingWindowArithmetic) taken(r reply, units int64) []any {
 	now := r[3]

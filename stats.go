@@ -30,6 +30,8 @@ type Stats struct {
 
 	// FleetSizes are how many processes share each limiter in use with FailLocal, by its name, as far as this one knows.
 	FleetSizes map[string]int64
+	// LeasedUnits is how many units are held in this process, of how many keys: see Prefetch.
+	LeasedUnits, LeasedKeys int64
 	// LocalKeys is how many keys are counted in this process now, and OwingKeys how many of them Redis has still to be charged for.
 	LocalKeys, OwingKeys int64
 }
@@ -52,6 +54,8 @@ func (c *Client) Stats() Stats {
 		LateRefunds:         n.lateRefunds.Load(),
 		PaidUnits:           n.paidUnits.Load(),
 		FleetSizes:          c.fleet.sizes(),
+		LeasedUnits:         c.leases.units.Load(),
+		LeasedKeys:          c.leases.keys.Load(),
 		LocalKeys:           c.local.counted.Load(),
 		OwingKeys:           c.local.owing.Load(),
 	}
@@ -62,7 +66,7 @@ func (c *Client) Stats() Stats {
 }
 
 // sources are those of all decisions.
-var sources = [...]Source{SourceRedis, SourceDenyCache, SourceLocal, SourceFailOpen, SourceFailClosed, SourceFailFunc}
+var sources = [...]Source{SourceRedis, SourceLease, SourceDenyCache, SourceLocal, SourceFailOpen, SourceFailClosed, SourceFailFunc}
 
 // counters count what a Client does.
 type counters struct {

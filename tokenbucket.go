@@ -115,7 +115,10 @@ func (a tokenBucketArithmetic) outcome(r reply, cost int64) outcome {
 	return o
 }
 
-func (a tokenBucketArithmetic) before(state []int64, units int64) { state[0] += units }
+func (a tokenBucketArithmetic) before(r reply, units int64) reply {
+	r[1] += units
+	return r
+}
 
 func (a tokenBucketArithmetic) taken(r reply, units int64) []any {
 	tokens, part, ahead, now, refunded := r[1], r[2], r[3], r[4], r[5]

@@ -1,0 +1,157 @@
+package ration
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// Prefetch is how units are taken ahead of need: one call takes some for the requests to come, which are then granted in this process
+// without one, with [SourceLease]. How many follows demand, from none for a key that is asked for now and then, up to Max.
+//
+// Redis never grants more than the plan, to all processes together. What is held in processes is at most the fleet's size times Max for
+// each key, and that is by how much more than the plan's bound may be admitted in some span of time, as units granted earlier are used in
+// it; but for a [FixedWindow], whose leases end with their window, so that no window admits more than its Limit.
+//
+// What is not used goes back when the lease ends, and on Close; a process that is killed takes what it holds with it. Where less remains in
+// Redis than the fleet's size times what would be taken, nothing is taken ahead, so that no process has to deny while others hold units.
+// While others do, Remaining and denials are what Redis knows, without what they hold.
+//
+// Not for requests under RestartOnDeny, and those with Keys of their own.
+type Prefetch struct {
+	// Max is the most units that a process holds of one key: 1 to 10,000. With 1 nothing is taken ahead.
+	Max int64
+	// TTL is how long units are held at most: more than 0, up to a minute. It is never longer than a tenth of the plan's window, or of the
+	// time to fill its bucket, but for a FixedWindow. 0 is a second.
+	TTL time.Duration
+}
+
+const (
+	mostPrefetch = 10_000
+	defaultLease = time.Second
+	longestLease = time.Minute
+)
+
+// WithPrefetch has a limiter take units ahead of need. Unless set, it does not.
+func WithPrefetch(p Prefetch) Option {
+	return option(func(c *limiterConfig) error {
+		switch {
+		case p.Max < 1 || p.Max > mostPrefetch:
+			return fmt.Errorf("%w: WithPrefetch: Max is %d: must be 1 to %d", ErrInvalidOption, p.Max, mostPrefetch)
+		case p.TTL < 0 || p.TTL > longestLease:
+			return fmt.Errorf("%w: WithPrefetch: TTL is %v: must be 0 to %v", ErrInvalidOption, p.TTL, longestLease)
+		}
+		if p.TTL == 0 {
+			p.TTL = defaultLease
+		}
+		c.prefetch = p
+		return nil
+	})
+}
+
+// prefetcher grants from what this process holds, and takes ahead what it will need: a stage.
+type prefetcher struct {
+	*Limiter
+	config Prefetch
+	next   stage
+}
+
+func (s *prefetcher) take(ctx context.Context, timeout time.Duration, a asked) (Decision, error) {
+	if a.keysApart || a.plan.denialCounts {
+		return s.next.take(ctx, timeout, a)
+	}
+	if a.cost == 0 {
+		d, err := s.next.take(ctx, timeout, a)
+		return s.withHeld(a, d), err
+	}
+	if err := orBackground(ctx).Err(); err != nil {
+		return Decision{}, err
+	}
+	s.presence.use()
+	if p, refill := s.leases.spend(s, a, a.units()); p.answer != nil {
+		if refill > 0 {
+			s.refill(a, refill)
+		}
+		return s.granted(a, p, a.units())
+	}
+	begin := nanos()
+	d, err := s.takeAhead(ctx, timeout, a)
+	if err != nil || d.Allowed || d.Source != SourceRedis {
+		return d, err
+	}
+	// With what is held here it may fit: that goes back, and Redis is asked once more.
+	left := timeout - time.Duration(nanos()-begin)
+	if left <= 0 || !s.leases.giveBack(ctx, left, s.Limiter, a) {
+		return d, nil
+	}
+	if left = timeout - time.Duration(nanos()-begin); left <= 0 {
+		return d, nil
+	}
+	return s.next.take(ctx, left, a)
+}
+
+// takeAhead asks Redis, and for some units more if that is of use.
+func (s *prefetcher) takeAhead(ctx context.Context, timeout time.Duration, a asked) (Decision, error) {
+	a.ahead = s.leases.reserve(s, a)
+	sentAt := s.leases.clock()
+	d, err := s.next.take(ctx, timeout, a)
+	isRedis := err == nil && d.Source == SourceRedis
+	if isRedis {
+		s.leases.remains(a, d.Remaining)
+	}
+	if a.ahead == 0 {
+		return d, err
+	}
+	var answer []int64
+	ahead := int64(0)
+	if isRedis {
+		answer, ahead = d.receipt.answer, max(d.Granted-a.cost, 0)
+	}
+	s.leases.hold(s, a, a.ahead*a.cost, answer, ahead, sentAt)
+	if ahead == 0 {
+		return d, err
+	}
+	return s.granted(a, spending{answer: answer, later: ahead}, a.cost)
+}
+
+// refill takes units in the background, before those that are held are used up.
+func (s *prefetcher) refill(a asked, units int64) {
+	a.cost, a.count, a.upTo = 1, units, false
+	started := s.executor.inBackground(func() {
+		sentAt := s.leases.clock()
+		d, late, err := s.ask(context.Background(), s.Limiter.config.timeout, a)
+		if err == nil {
+			s.leases.remains(a, d.Remaining)
+		}
+		s.leases.hold(s, a, units, d.receipt.answer, d.Granted, sentAt)
+		s.settleLate(a, Decision{}, late)
+	})
+	if !started {
+		s.leases.hold(s, a, units, nil, 0, 0)
+	}
+}
+
+// granted is the decision of a request for units of a grant of more.
+func (s *prefetcher) granted(a asked, p spending, units int64) (Decision, error) {
+	d, err := a.plan.decisionBefore(p.answer, p.later, units)
+	if err != nil {
+		return Decision{}, err
+	}
+	if p.heardAt != 0 {
+		d.Source = SourceLease
+		d.age(micros(s.leases.clock() - p.heardAt))
+	}
+	d.receipt = receipt{limiter: s.Limiter, plan: a.plan, keys: a.keys, units: units, answer: p.answer, later: p.later}
+	return d, nil
+}
+
+// withHeld is a look, with what is held here added to what remains in Redis.
+func (l *Limiter) withHeld(a asked, d Decision) Decision {
+	if d.Source != SourceRedis {
+		return d
+	}
+	if held := l.leases.held(l, a); held > 0 {
+		d.Remaining, d.Allowed, d.RetryAfter = min(d.Remaining+held, d.Limit), true, 0
+	}
+	return d
+}
