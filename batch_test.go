@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -573,4 +574,33 @@ func TestCallsOfARingGoAlone(t *testing.T) {
 	}
 	close(g.release)
 	all.Wait()
+}
+
+// reloading is a redis client that counts how often it is to look again who serves which keys.
+type reloading struct {
+	*redis.Client
+	looks atomic.Int64
+}
+
+func (r *reloading) ReloadState(context.Context) { r.looks.Add(1) }
+
+// A cluster is looked at again after calls without an answer alone.
+func TestSlotsAreDoubtedAfterFailuresOnly(t *testing.T) {
+	t.Parallel()
+	srv := rationtest.New(t)
+	rdb := &reloading{Client: srv.NewRedis(t)}
+	client, err := ration.New(rdb, ration.WithTimeout(time.Minute), silent, neverOpen, withoutBeats)
+	require.NoError(t, err)
+	t.Cleanup(client.Close)
+	limiter, err := client.Limiter("search", hourly)
+	require.NoError(t, err)
+	for range 10 {
+		_, err := limiter.Allow(t.Context(), "key")
+		require.NoError(t, err)
+	}
+	require.Zero(t, rdb.looks.Load())
+	rdb.AddHook(hook(func(context.Context, redis.Cmder) error { return errors.New("no connection") }))
+	_, err = limiter.Allow(t.Context(), "key")
+	require.NoError(t, err)
+	require.EqualValues(t, 1, rdb.looks.Load())
 }

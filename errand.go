@@ -133,8 +133,11 @@ func (r *errand) share(answer []int64) {
 	}
 }
 
-// failed ends the errand with an error for all its calls.
+// failed ends the errand with an error for all its calls, if it has not ended.
 func (r *errand) failed(err error) {
+	if r.calls.n == 0 {
+		return
+	}
 	e := r.flush.batcher.executor
 	if !isAnswered(err) {
 		e.slots.doubt(context.Background())
