@@ -25,6 +25,11 @@ type member struct {
 	Prefix string
 	Plan   string // as ration.ParsePlan reads it
 	Key    string
+	// Prefetch has it take units ahead of need, in a fleet of so many.
+	Prefetch  ration.Prefetch
+	FleetSize int
+	// Lingers has it stay, with what it holds, until it is told to end.
+	Lingers bool
 }
 
 // order says when a member begins and ends to offer: microseconds since 1970 by the server's clock.
@@ -68,7 +73,11 @@ func (m *member) run(ctx context.Context, orders io.Reader, reports io.Writer) e
 	if err != nil {
 		return err
 	}
-	limiter, err := client.Limiter("fleet", plan)
+	var options []ration.LimiterOption
+	if m.Prefetch.Max > 0 {
+		options = append(options, ration.WithPrefetch(m.Prefetch), ration.WithFleetSize(m.FleetSize))
+	}
+	limiter, err := client.Limiter("fleet", plan, options...)
 	if err != nil {
 		return err
 	}
@@ -89,7 +98,11 @@ func (m *member) run(ctx context.Context, orders io.Reader, reports io.Writer) e
 		return err
 	}
 	buffered := bufio.NewWriter(reports)
-	return errors.Join(json.NewEncoder(buffered).Encode(offers), buffered.Flush())
+	err = errors.Join(json.NewEncoder(buffered).Encode(offers), buffered.Flush())
+	if err == nil && m.Lingers {
+		_, err = io.Copy(io.Discard, orders)
+	}
+	return err
 }
 
 // follow offers from the start to the end. A reading of the clock is the one after an offer, and before the next.
