@@ -97,20 +97,21 @@ func (s *leases) find(l *Limiter, a asked) (shard *leaseShard, hash uint64, one 
 	return shard, hash, one
 }
 
-// spend takes units off what is held, if there are as many of one grant. It says how many should be asked for then, and waits for those.
-func (s *leases) spend(p *prefetcher, a asked, units int64) (spent spending, refill int64) {
+// spend takes units off what is held, if there are as many of one grant. It says how many should be asked for then, for which lease, which
+// waits for those.
+func (s *leases) spend(p *prefetcher, a asked, units int64) (spent spending, refill int64, l *lease) {
 	if s.keys.Load() == 0 {
-		return spending{}, 0
+		return spending{}, 0, nil
 	}
 	now := s.clock()
 	shard, hash, l := s.find(p.Limiter, a)
 	defer shard.mu.Unlock()
 	if l == nil {
-		return spending{}, 0
+		return spending{}, 0, nil
 	}
 	if !l.isUnder(a.plan) { // Redis may change what is stored for another plan
 		s.returnAll(l, s.removeLocked(shard, hash))
-		return spending{}, 0
+		return spending{}, 0, nil
 	}
 	s.returnAll(l, s.expireLocked(l, a.hash(), now))
 	for i := range l.holdings {
@@ -124,13 +125,13 @@ func (s *leases) spend(p *prefetcher, a asked, units int64) (spent spending, ref
 	l.dropEmpty()
 	held := l.held()
 	if spent.answer == nil || l.pending > 0 || held > int64(l.size)/2 || len(l.holdings) == mostHoldings {
-		return spent, 0
+		return spent, 0, nil
 	}
 	if refill = min(s.sizeOf(p, a, now), p.config.Max-held); refill < 2 {
-		return spent, 0
+		return spent, 0, nil
 	}
 	l.pending = int32(refill)
-	return spent, refill
+	return spent, refill, l
 }
 
 func (l *lease) isUnder(plan *preparedPlan) bool { return l.plan == plan || l.plan.text == plan.text }
@@ -146,20 +147,20 @@ func (l *lease) held() (units int64) {
 	return units
 }
 
-// reserve says how many requests like one that is to be sent should be asked for beside it, and waits for those.
-func (s *leases) reserve(p *prefetcher, a asked) (requests int64) {
+// reserve says how many requests like one that is to be sent should be asked for beside it, for which lease, which waits for those.
+func (s *leases) reserve(p *prefetcher, a asked) (requests int64, l *lease) {
 	units := s.sizeOf(p, a, s.clock()) - a.cost
 	if a.upTo || a.count != 1 || units < a.cost || s.isClosed.Load() {
-		return 0
+		return 0, nil
 	}
 	shard, hash, l := s.find(p.Limiter, a)
 	defer shard.mu.Unlock()
 	switch {
 	case l == nil && shard.byHash[hash] != nil:
-		return 0
+		return 0, nil
 	case l == nil && s.keys.Add(1) > s.most:
 		s.keys.Add(-1)
-		return 0
+		return 0, nil
 	case l == nil:
 		l = &lease{id: p.leaseID(a), plan: a.plan}
 		l.id.key = strings.Clone(a.key)
@@ -169,27 +170,27 @@ func (s *leases) reserve(p *prefetcher, a asked) (requests int64) {
 		shard.byHash[hash] = l
 		s.startSweeping(p.leaseTTL(a.plan))
 	case !l.isUnder(a.plan) || l.pending > 0 || len(l.holdings) == mostHoldings:
-		return 0
+		return 0, nil
 	}
 	if requests = min(units, p.config.Max-l.held()) / a.cost; requests > 0 {
 		l.pending = int32(requests * a.cost)
 	}
-	return requests
+	return requests, l
 }
 
-// hold keeps the last units of a grant, which was waited for, from the moment it was sent.
-func (s *leases) hold(p *prefetcher, a asked, pending int64, answer []int64, units, sentAt int64) {
+// hold has a lease keep the last units of a grant that it waited for, from the moment it was sent.
+func (s *leases) hold(p *prefetcher, a asked, l *lease, answer []int64, units, sentAt int64) {
 	span, isFinal := p.leaseSpan(a.plan, answer)
 	h := holding{
 		answer: answer, heardAt: s.clock(), until: sentAt + int64(span/time.Microsecond),
 		units: int32(units), left: int32(units), isFinal: isFinal,
 	}
-	shard, _, l := s.find(p.Limiter, a)
+	shard, _, now := s.find(p.Limiter, a)
 	defer shard.mu.Unlock()
-	if l == nil || !l.isUnder(a.plan) {
+	if now != l {
 		return // it was reset, or is counted under another plan: what was granted stays charged
 	}
-	l.pending -= int32(pending)
+	l.pending = 0
 	switch {
 	case units == 0:
 	case s.isClosed.Load() || h.until <= h.heardAt:

@@ -15,7 +15,8 @@ import (
 //
 // What is not used goes back when the lease ends, and on Close; a process that is killed takes what it holds with it. Where less remains in
 // Redis than the fleet's size times what would be taken, nothing is taken ahead, so that no process has to deny while others hold units.
-// While others do, Remaining and denials are what Redis knows, without what they hold.
+// While others do, Remaining and denials are what Redis knows, without what they hold; and AllowUpTo takes either of what this process holds
+// or of what Redis has.
 //
 // Not for requests under RestartOnDeny, and those with Keys of their own.
 type Prefetch struct {
@@ -68,11 +69,11 @@ func (s *prefetcher) take(ctx context.Context, timeout time.Duration, a asked) (
 		return Decision{}, err
 	}
 	s.presence.use()
-	if p, refill := s.leases.spend(s, a, a.units()); p.answer != nil {
+	if spent, refill, l := s.leases.spend(s, a, a.units()); spent.answer != nil {
 		if refill > 0 {
-			s.refill(a, refill)
+			s.refill(a, l, refill)
 		}
-		return s.granted(a, p, a.units())
+		return s.granted(a, spent, a.units())
 	}
 	begin := nanos()
 	d, err := s.takeAhead(ctx, timeout, a)
@@ -92,7 +93,8 @@ func (s *prefetcher) take(ctx context.Context, timeout time.Duration, a asked) (
 
 // takeAhead asks Redis, and for some units more if that is of use.
 func (s *prefetcher) takeAhead(ctx context.Context, timeout time.Duration, a asked) (Decision, error) {
-	a.ahead = s.leases.reserve(s, a)
+	var l *lease
+	a.ahead, l = s.leases.reserve(s, a)
 	sentAt := s.leases.clock()
 	d, err := s.next.take(ctx, timeout, a)
 	isRedis := err == nil && d.Source == SourceRedis
@@ -107,7 +109,7 @@ func (s *prefetcher) takeAhead(ctx context.Context, timeout time.Duration, a ask
 	if isRedis {
 		answer, ahead = d.receipt.answer, max(d.Granted-a.cost, 0)
 	}
-	s.leases.hold(s, a, a.ahead*a.cost, answer, ahead, sentAt)
+	s.leases.hold(s, a, l, answer, ahead, sentAt)
 	if ahead == 0 {
 		return d, err
 	}
@@ -115,7 +117,7 @@ func (s *prefetcher) takeAhead(ctx context.Context, timeout time.Duration, a ask
 }
 
 // refill takes units in the background, before those that are held are used up.
-func (s *prefetcher) refill(a asked, units int64) {
+func (s *prefetcher) refill(a asked, l *lease, units int64) {
 	a.cost, a.count, a.upTo = 1, units, false
 	started := s.executor.inBackground(func() {
 		sentAt := s.leases.clock()
@@ -123,11 +125,11 @@ func (s *prefetcher) refill(a asked, units int64) {
 		if err == nil {
 			s.leases.remains(a, d.Remaining)
 		}
-		s.leases.hold(s, a, units, d.receipt.answer, d.Granted, sentAt)
+		s.leases.hold(s, a, l, d.receipt.answer, d.Granted, sentAt)
 		s.settleLate(a, Decision{}, late)
 	})
 	if !started {
-		s.leases.hold(s, a, units, nil, 0, 0)
+		s.leases.hold(s, a, l, nil, 0, 0)
 	}
 }
 
