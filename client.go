@@ -3,7 +3,6 @@ package ration
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"reflect"
 	"sync"
 	"time"
@@ -122,7 +121,6 @@ func (c *Client) bind(name string, plan *preparedPlan, config limiterConfig) *Li
 		plan:     plan,
 		config:   config,
 		keys:     keys,
-		seed:     rand.Uint64(),
 		presence: c.fleet.of(name, keys, config, plan.matters()),
 		reporter: c.reporter,
 		executor: c.executor,

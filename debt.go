@@ -232,7 +232,7 @@ func (l *local) pay(ctx context.Context, timeout time.Duration, key string) (cau
 		switch {
 		case err == nil:
 			limiter.reporter.paidUnits.Add(answer[0])
-			l.known.put(key, plan, replyOf(answer), l.clock())
+			l.known.put(hashOf(key), plan, replyOf(answer), l.clock())
 			rest := max(units-answer[0], 0)
 			settled(rest, rest > 0)
 		case mayHaveRun:

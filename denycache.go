@@ -54,14 +54,6 @@ func newDenials(most int, now clock) *denials {
 	return &denials{clock: now, places: places[denial]{most: most}}
 }
 
-// hash is by what the denials of a request are known: all its keys.
-func (a asked) hash() (hash uint64) {
-	for _, key := range a.keys {
-		hash = hash*31 + hashOf(key.(string))
-	}
-	return hash
-}
-
 // leastCost is the cost that is denied when the request is.
 func (a asked) leastCost() int64 {
 	if a.upTo {
@@ -78,46 +70,49 @@ func (c *denials) put(a asked, d Decision, sentAt int64, era uint64, longest tim
 	if one.until <= one.heardAt {
 		return
 	}
-	hash := a.hash()
-	last, found := c.places.get(hash)
-	if found && last.plan == one.plan && last.cost <= one.cost && last.until >= one.until && last.era == c.eraOf(a.keys) {
+	last, found := c.places.get(a.hash)
+	if found && last.plan == one.plan && last.cost <= one.cost && last.until >= one.until && last.era == c.eraOf(a) {
 		return // which denies this one too
 	}
-	c.places.put(hash, one.until, one)
+	c.places.put(a.hash, one.until, one)
 }
 
-// eraOf is another one after something was given back to one of the keys.
-func (c *denials) eraOf(keys []any) (era uint64) {
-	for _, key := range keys {
-		era += c.eras[hashOf(key.(string))%uint64(len(c.eras))].Load()
+// eraOf is another one after something was given back to one of the keys of a request.
+func (c *denials) eraOf(a asked) (era uint64) {
+	if len(a.keys) == 1 {
+		return c.era(a.hash).Load()
+	}
+	for _, key := range a.keys {
+		era += c.era(hashOf(key.(string))).Load()
 	}
 	return era
 }
 
+func (c *denials) era(hash uint64) *atomic.Uint64 { return &c.eras[hash%uint64(len(c.eras))] }
+
 // clear forgets the denials of keys, for something was given back.
 func (c *denials) clear(keys []any) {
 	for _, key := range keys {
-		c.eras[hashOf(key.(string))%uint64(len(c.eras))].Add(1)
+		c.era(hashOf(key.(string))).Add(1)
 	}
 }
 
 // find is the decision of a request that was denied before. A request that is not, under another plan or of a lesser cost, may change what
 // is stored, so that what is known of the key is forgotten.
 func (c *denials) find(a asked) (d Decision, found bool) {
-	hash := a.hash()
-	one, found := c.places.get(hash)
+	one, found := c.places.get(a.hash)
 	if !found {
 		return Decision{}, false
 	}
 	now, samePlan := c.clock(), one.plan == a.plan || one.plan.text == a.plan.text
-	if samePlan && a.leastCost() >= one.cost && now < one.until && one.era == c.eraOf(a.keys) {
+	if samePlan && a.leastCost() >= one.cost && now < one.until && one.era == c.eraOf(a) {
 		if d, err := a.plan.afterTake(one.answer, a.leastCost(), 1); err == nil {
 			d.Source = SourceDenyCache
 			d.age(micros(now - one.heardAt))
 			return d, true
 		}
 	}
-	c.places.forget(hash)
+	c.places.forget(a.hash)
 	return Decision{}, false
 }
 
@@ -147,7 +142,7 @@ func (s *denyCache) take(ctx context.Context, timeout time.Duration, a asked) (D
 	if d, found := s.denials.find(a); found {
 		return d, nil
 	}
-	sentAt, era := s.denials.clock(), s.denials.eraOf(a.keys)
+	sentAt, era := s.denials.clock(), s.denials.eraOf(a)
 	d, err := s.next.take(ctx, timeout, a)
 	if err == nil && !d.Allowed && d.Source == SourceRedis && !a.plan.denialCounts {
 		s.denials.put(a, d, sentAt, era, s.longest)

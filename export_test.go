@@ -63,7 +63,8 @@ func (l *Limiter) RecentKey(plan Plan, key string) (remembered, built string) {
 	if err != nil {
 		panic(err)
 	}
-	return l.recent.stored(l.keys, prepared, key)[0].(string), l.keys.stored(prepared, key)
+	stored, _ := l.recent.stored(l.keys, prepared, key)
+	return stored[0].(string), l.keys.stored(prepared, key)
 }
 
 // TakeCount decides `count` requests of `cost` units each under a plan, as the parts of the package that merge requests do.
@@ -72,7 +73,8 @@ func (l *Limiter) TakeCount(ctx context.Context, key string, plan Plan, cost, co
 	if err != nil {
 		return Decision{}, err
 	}
-	return l.take(ctx, l.config.timeout, asked{plan: prepared, key: key, keys: l.recent.stored(l.keys, prepared, key), cost: cost, count: count})
+	keys, hash := l.recent.stored(l.keys, prepared, key)
+	return l.take(ctx, l.config.timeout, asked{plan: prepared, key: key, keys: keys, hash: hash, cost: cost, count: count})
 }
 
 // NewUnregistered makes a limiter that the client does not remember, for tests that make very many.
@@ -237,10 +239,10 @@ func RememberDenial(c *Client, key string, plan Plan, wait time.Duration) error 
 	if err != nil {
 		return err
 	}
-	a := asked{plan: prepared, key: key, keys: []any{key}, cost: 1, count: 1}
+	a := asked{plan: prepared, key: key, keys: []any{key}, hash: hashOf(key), cost: 1, count: 1}
 	now := c.denials.clock()
 	d := Decision{RetryAfter: wait, receipt: receipt{answer: []int64{0, prepared.unit, now}}}
-	c.denials.put(a, d, now, c.denials.eraOf(a.keys), time.Hour)
+	c.denials.put(a, d, now, c.denials.eraOf(a), time.Hour)
 	return nil
 }
 

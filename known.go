@@ -21,9 +21,9 @@ func (k *known) isOver(now int64) bool {
 // numbers in an outage.
 type knownKeys struct{ places[known] }
 
-// put remembers a reply, in the place of one that is oldest.
-func (k *knownKeys) put(key string, plan *preparedPlan, r reply, now int64) {
-	k.places.put(hashOf(key), now, known{plan, r, now})
+// put remembers a reply about the key of a hash, in the place of one that is oldest.
+func (k *knownKeys) put(hash uint64, plan *preparedPlan, r reply, now int64) {
+	k.places.put(hash, now, known{plan, r, now})
 }
 
 // get is what Redis last said of a key, if that is remembered.
@@ -39,3 +39,11 @@ func (k *knownKeys) forget(key string) { k.places.forget(hashOf(key)) }
 
 // hashOf is by what a stored key is known in this process.
 func hashOf(key string) uint64 { return maphash.String(keySeed, key) }
+
+// hashOfAll is by what stored keys are known together; of one it is hashOf.
+func hashOfAll(keys []any) (hash uint64) {
+	for _, key := range keys {
+		hash = hash*31 + hashOf(key.(string))
+	}
+	return hash
+}

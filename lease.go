@@ -85,16 +85,14 @@ func (l *Limiter) leaseID(a asked) leaseID {
 	return id
 }
 
-// find locks the shard of a request's lease, and answers that too, if there is one. Of two keys of one hash only one has a lease.
-func (s *leases) find(l *Limiter, a asked) (shard *leaseShard, hash uint64, one *lease) {
-	id := l.leaseID(a)
-	hash = hashOf(id.key) ^ l.seed + uint64(id.shard)
-	shard = &s.shards[hash%uint64(len(s.shards))]
+// find locks the shard of a request's lease, and answers that too, if there is one. Of two requests of one hash only one has a lease.
+func (s *leases) find(l *Limiter, a asked) (shard *leaseShard, one *lease) {
+	shard = &s.shards[a.hash%uint64(len(s.shards))]
 	shard.mu.Lock()
-	if one = shard.byHash[hash]; one != nil && one.id != id {
+	if one = shard.byHash[a.hash]; one != nil && one.id != l.leaseID(a) {
 		one = nil
 	}
-	return shard, hash, one
+	return shard, one
 }
 
 // spend takes units off what is held, if there are as many of one grant. It says how many should be asked for then, for which lease, which
@@ -104,16 +102,16 @@ func (s *leases) spend(p *prefetcher, a asked, units int64) (spent spending, ref
 		return spending{}, 0, nil
 	}
 	now := s.clock()
-	shard, hash, l := s.find(p.Limiter, a)
+	shard, l := s.find(p.Limiter, a)
 	defer shard.mu.Unlock()
 	if l == nil {
 		return spending{}, 0, nil
 	}
 	if !l.isUnder(a.plan) { // Redis may change what is stored for another plan
-		s.returnAll(l, s.removeLocked(shard, hash))
+		s.returnAll(l, s.removeLocked(shard, a.hash))
 		return spending{}, 0, nil
 	}
-	s.returnAll(l, s.expireLocked(l, a.hash(), now))
+	s.returnAll(l, s.expireLocked(l, a.hash, now))
 	for i := range l.holdings {
 		if h := &l.holdings[i]; int64(h.left) >= units {
 			h.left -= int32(units)
@@ -153,10 +151,10 @@ func (s *leases) reserve(p *prefetcher, a asked) (requests int64, l *lease) {
 	if a.upTo || a.count != 1 || units < a.cost || s.isClosed.Load() {
 		return 0, nil
 	}
-	shard, hash, l := s.find(p.Limiter, a)
+	shard, l := s.find(p.Limiter, a)
 	defer shard.mu.Unlock()
 	switch {
-	case l == nil && shard.byHash[hash] != nil:
+	case l == nil && shard.byHash[a.hash] != nil:
 		return 0, nil
 	case l == nil && s.keys.Add(1) > s.most:
 		s.keys.Add(-1)
@@ -167,7 +165,7 @@ func (s *leases) reserve(p *prefetcher, a asked) (requests int64, l *lease) {
 		if shard.byHash == nil {
 			shard.byHash = make(map[uint64]*lease)
 		}
-		shard.byHash[hash] = l
+		shard.byHash[a.hash] = l
 		s.startSweeping(p.leaseTTL(a.plan))
 	case !l.isUnder(a.plan) || l.pending > 0 || len(l.holdings) == mostHoldings:
 		return 0, nil
@@ -185,7 +183,7 @@ func (s *leases) hold(p *prefetcher, a asked, l *lease, answer []int64, units, s
 		answer: answer, heardAt: s.clock(), until: sentAt + int64(span/time.Microsecond),
 		units: int32(units), left: int32(units), isFinal: isFinal,
 	}
-	shard, _, now := s.find(p.Limiter, a)
+	shard, now := s.find(p.Limiter, a)
 	defer shard.mu.Unlock()
 	if now != l {
 		return // it was reset, or is counted under another plan: what was granted stays charged
@@ -208,27 +206,27 @@ func (s *leases) held(l *Limiter, a asked) int64 {
 		return 0
 	}
 	now := s.clock()
-	shard, _, one := s.find(l, a)
+	shard, one := s.find(l, a)
 	defer shard.mu.Unlock()
 	if one == nil || !one.isUnder(a.plan) {
 		return 0
 	}
-	s.returnAll(one, s.expireLocked(one, a.hash(), now))
+	s.returnAll(one, s.expireLocked(one, a.hash, now))
 	return one.held()
 }
 
 // forget drops what is held of a key, which Redis has forgotten.
 func (s *leases) forget(l *Limiter, a asked) {
-	shard, hash, one := s.find(l, a)
+	shard, one := s.find(l, a)
 	defer shard.mu.Unlock()
 	if one != nil {
-		s.removeLocked(shard, hash)
+		s.removeLocked(shard, a.hash)
 	}
 }
 
 // giveBack gives back what is held of a key, within a time, and says whether that was anything.
 func (s *leases) giveBack(ctx context.Context, timeout time.Duration, l *Limiter, a asked) bool {
-	shard, _, one := s.find(l, a)
+	shard, one := s.find(l, a)
 	var all []holding
 	if one != nil {
 		all = s.takeAllLocked(one)
@@ -244,7 +242,7 @@ func (s *leases) giveBack(ctx context.Context, timeout time.Duration, l *Limiter
 }
 
 // expireLocked takes what is held for too long, as far as it can be given back. What was not needed is not taken ahead next time; the hash
-// is that of the request.
+// is that of the key.
 func (s *leases) expireLocked(l *lease, hash uint64, now int64) (over []holding) {
 	l.holdings = slices.DeleteFunc(l.holdings, func(h holding) bool {
 		if h.until > now {
@@ -307,7 +305,8 @@ func (s *leases) undo(l *lease, all []holding) {
 
 // storedKeys are where the key is stored. They are built anew, for few leases go back and all take room.
 func (l *lease) storedKeys() []any {
-	return l.id.limiter.recent.stored(l.id.limiter.keys, l.plan, l.id.key)
+	keys, _ := l.id.limiter.recent.stored(l.id.limiter.keys, l.plan, l.id.key)
+	return keys
 }
 
 // startSweeping has a goroutine look for what is held for too long, if none does.
@@ -351,7 +350,7 @@ func (s *leases) sweepShard(shard *leaseShard) {
 	now := s.clock()
 	for hash, l := range shard.byHash {
 		if len(l.holdings) > 0 && l.holdings[0].until <= now {
-			s.returnAll(l, s.expireLocked(l, asked{keys: l.storedKeys()}.hash(), now))
+			s.returnAll(l, s.expireLocked(l, hash, now))
 		}
 		if len(l.holdings) == 0 && l.pending == 0 {
 			s.removeLocked(shard, hash)
@@ -393,8 +392,7 @@ const returnsAtOnce = 64
 // sizeOf is how many units should be taken at a time, now that some are wanted: twice as many as the last time, if that was just now, but
 // no more than Max, and one where others might have to do without.
 func (s *leases) sizeOf(p *prefetcher, a asked, now int64) int64 {
-	hash := a.hash()
-	d, found := s.demands.get(hash)
+	d, found := s.demands.get(a.hash)
 	switch {
 	case !found:
 		d = demand{units: 1}
@@ -404,7 +402,7 @@ func (s *leases) sizeOf(p *prefetcher, a asked, now int64) int64 {
 		d.units = max(d.units/2, 1)
 	}
 	d.askedAt = now
-	s.demands.put(hash, now, d)
+	s.demands.put(a.hash, now, d)
 	if d.remains/p.fleetSize() < d.units {
 		return 1
 	}
@@ -413,10 +411,9 @@ func (s *leases) sizeOf(p *prefetcher, a asked, now int64) int64 {
 
 // remains notes what Redis says remains of a key.
 func (s *leases) remains(a asked, units int64) {
-	hash := a.hash()
-	if d, found := s.demands.get(hash); found {
+	if d, found := s.demands.get(a.hash); found {
 		d.remains = units
-		s.demands.put(hash, d.askedAt, d)
+		s.demands.put(a.hash, d.askedAt, d)
 	}
 }
 

@@ -21,7 +21,6 @@ type Limiter struct {
 	plan     *preparedPlan
 	config   limiterConfig
 	keys     keySpace
-	seed     uint64 // tells its keys from those of others, by their hashes
 	recent   recentKeys
 	executor *executor
 	local    *local
@@ -121,6 +120,7 @@ type asked struct {
 	plan        *preparedPlan
 	key         string // that is counted
 	keys        []any  // where, stored; nil of a plan with shards
+	hash        uint64 // hashOfAll(keys)
 	cost, count int64
 	upTo        bool  // they are one, which takes what fits
 	keysApart   bool  // the plans have keys of their own
@@ -154,11 +154,12 @@ func (l *Limiter) check(r Request) (asked, error) {
 		return asked{}, plan.costError(r.Cost)
 	case len(r.Keys) > 0:
 		keys, err := l.keys.storedApart(plan, r)
-		return asked{plan: plan, key: r.Key, keys: keys, cost: r.Cost, count: 1, keysApart: true}, err
+		return asked{plan: plan, key: r.Key, keys: keys, hash: hashOfAll(keys), cost: r.Cost, count: 1, keysApart: true}, err
 	case plan.shards != nil:
 		return asked{plan: plan, key: r.Key, cost: r.Cost, count: 1}, nil
 	default:
-		return asked{plan: plan, key: r.Key, keys: l.recent.stored(l.keys, plan, r.Key), cost: r.Cost, count: 1}, nil
+		keys, hash := l.recent.stored(l.keys, plan, r.Key)
+		return asked{plan: plan, key: r.Key, keys: keys, hash: hash, cost: r.Cost, count: 1}, nil
 	}
 }
 

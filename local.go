@@ -251,7 +251,7 @@ const looksForPlace = 64
 // learn remembers what Redis answered to a take, for when it does not answer.
 func (l *local) learn(a asked, answer []int64) {
 	if a.plan.parts == nil {
-		l.known.put(a.keys[0].(string), a.plan, replyOf(answer), l.clock())
+		l.known.put(a.hash, a.plan, replyOf(answer), l.clock())
 		return
 	}
 	rest := answer[1:]
@@ -259,7 +259,7 @@ func (l *local) learn(a asked, answer []int64) {
 		fields := one.take.fields - 1
 		r := reply{answer[0]}
 		copy(r[1:], rest[:fields])
-		l.known.put(a.keys[i].(string), one.preparedPlan, r, l.clock())
+		l.known.put(hashOf(a.keys[i].(string)), one.preparedPlan, r, l.clock())
 		rest = rest[fields:]
 	}
 }

@@ -151,7 +151,7 @@ func TestObserverOfShardsAndChains(t *testing.T) {
 	decisions[ration.SourceRedis] += decisions[ration.SourceDenyCache] // by chance, for the shards that are asked are
 	delete(decisions, ration.SourceDenyCache)
 	require.Equal(t, map[ration.Source]int64{
-		ration.SourceRedis: 104, ration.SourceLocal: 0, ration.SourceFailOpen: 0, ration.SourceFailClosed: 0, ration.SourceFailFunc: 0,
+		ration.SourceRedis: 104, ration.SourceLease: 0, ration.SourceLocal: 0, ration.SourceFailOpen: 0, ration.SourceFailClosed: 0, ration.SourceFailFunc: 0,
 	}, decisions)
 	require.EqualValues(t, 1, server.Client.Stats().Refunds)
 }

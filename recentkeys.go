@@ -17,16 +17,18 @@ type recentKey struct {
 	plan   *preparedPlan
 	key    string
 	stored []any  // strings
+	hash   uint64 // of them
 	one    [1]any // room for one
 }
 
 var keySeed = maphash.MakeSeed()
 
-// stored is where the state of a key under a plan lives: what keys.stored says, and of each plan of a MultiPlan keys.storedFor.
-func (r *recentKeys) stored(keys keySpace, plan *preparedPlan, key string) []any {
+// stored is where the state of a key under a plan lives, and by what that is known here: what keys.stored says, and of each plan of a
+// MultiPlan keys.storedFor.
+func (r *recentKeys) stored(keys keySpace, plan *preparedPlan, key string) (stored []any, hash uint64) {
 	place := &r.places[hashOf(key)%uint64(len(r.places))]
 	if k := place.Load(); k != nil && k.plan == plan && k.key == key {
-		return k.stored
+		return k.stored, k.hash
 	}
 	k := &recentKey{plan: plan}
 	if plan.parts == nil {
@@ -38,8 +40,9 @@ func (r *recentKeys) stored(keys keySpace, plan *preparedPlan, key string) []any
 			k.stored = append(k.stored, keys.storedFor(one, key))
 		}
 	}
+	k.hash = hashOfAll(k.stored)
 	place.Store(k)
-	return k.stored
+	return k.stored, k.hash
 }
 
 // inside is a key as a part of the stored one, which is kept anyway, where it was not escaped: the caller's may be a part of

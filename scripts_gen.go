@@ -47,32 +47,32 @@ var gcraTake = script{name: "gcra_take", source: &gcraTakeSource, digest: "61fbd
 //go:embed scripts/multiplan_peek.lua
 var multiPlanPeekSource string
 
-var multiPlanPeek = script{name: "multiplan_peek", source: &multiPlanPeekSource, digest: "074f49291d351823668c22f7e0038f692d280cf2", fields: 0}
+var multiPlanPeek = script{name: "multiplan_peek", source: &multiPlanPeekSource, digest: "27dee6287ec8ac76b3a4c50b2ba0fcfc2468ceee", fields: 0}
 
 //go:embed scripts/multiplan_refund.lua
 var multiPlanRefundSource string
 
-var multiPlanRefund = script{name: "multiplan_refund", source: &multiPlanRefundSource, digest: "b03e46b119ccd9dc50574e38f2fbbcce8673950b", fields: 0}
+var multiPlanRefund = script{name: "multiplan_refund", source: &multiPlanRefundSource, digest: "c07da9d514d63255452ab6cf3bb5fda7f9a261fb", fields: 0}
 
 //go:embed scripts/multiplan_take.lua
 var multiPlanTakeSource string
 
-var multiPlanTake = script{name: "multiplan_take", source: &multiPlanTakeSource, digest: "00ae8ae6c30c366ec9af9d826e490351da16c035", fields: 0}
+var multiPlanTake = script{name: "multiplan_take", source: &multiPlanTakeSource, digest: "20c3a5004cd343c7169b375f171318d91f683122", fields: 0}
 
 //go:embed scripts/slidinglog_peek.lua
 var slidingLogPeekSource string
 
-var slidingLogPeek = script{name: "slidinglog_peek", source: &slidingLogPeekSource, digest: "4ead21855b3186ea50d194b2e9eebaee76b3ef76", fields: 4}
+var slidingLogPeek = script{name: "slidinglog_peek", source: &slidingLogPeekSource, digest: "3fcda900ddc7a134f2d658172743ff0def8e09f5", fields: 4}
 
 //go:embed scripts/slidinglog_refund.lua
 var slidingLogRefundSource string
 
-var slidingLogRefund = script{name: "slidinglog_refund", source: &slidingLogRefundSource, digest: "fcb26bf22017c95f1f9eddedd2b9207a6cdcf02c", fields: 1}
+var slidingLogRefund = script{name: "slidinglog_refund", source: &slidingLogRefundSource, digest: "f4ab0a8ca39e859c48f82beb201347a7650e7ef7", fields: 1}
 
 //go:embed scripts/slidinglog_take.lua
 var slidingLogTakeSource string
 
-var slidingLogTake = script{name: "slidinglog_take", source: &slidingLogTakeSource, digest: "6e97b5132e076bcc35de4512b27d1324bd4b52e8", fields: 6}
+var slidingLogTake = script{name: "slidinglog_take", source: &slidingLogTakeSource, digest: "b42a92b549e280b27c3c79b1a48bcf8fc31ff739", fields: 6}
 
 //go:embed scripts/slidingwindow_peek.lua
 var slidingWindowPeekSource string

@@ -135,7 +135,7 @@ func (l *Limiter) decideAtShards(ctx context.Context, a asked) (Decision, error)
 // atShard is a request as one shard is asked it.
 func (l *Limiter) atShard(a asked, i int) asked {
 	a.plan = a.plan.shards[i]
-	a.keys = l.recent.stored(l.keys, a.plan, a.key)
+	a.keys, a.hash = l.recent.stored(l.keys, a.plan, a.key)
 	return a
 }
 

@@ -108,7 +108,7 @@ func (p SlidingLog) twinFrom(free int64, r reply, atMicros int64) twin {
 		if reset == 0 {
 			reset = t.window
 		}
-		t.grants = []grant{{atMicros + reset - t.window, used, used, used}}
+		t.grants, t.id = []grant{{atMicros + reset - t.window, used, used, used, false}}, used
 	}
 	return t
 }
@@ -118,6 +118,7 @@ type slidingLogTwin struct {
 	limit, window int64
 	apart         int64   // in microseconds: a grant less than that behind the one before becomes one with it, at the later moment; 0: none does
 	grants        []grant // in the order they were made, and of their moments
+	id            int64   // of the last grant, also when all are out: a clock that stepped back may make one at a moment of an earlier one
 }
 
 // grant is an entry of a log.
@@ -126,6 +127,7 @@ type grant struct {
 	id       int64 // the sum of the units of all grants up to and with it, when it was made
 	sum      int64 // that sum without what was given back since
 	units    int64 // 0: given back
+	together bool  // of several requests
 }
 
 // liveAt are the grants in the window that ends at a moment.
@@ -173,7 +175,7 @@ func (t *slidingLogTwin) pullBack(nowMicros int64) {
 	last, total := ahead[len(ahead)-1], totalOf(ahead)
 	t.grants = t.grants[:first]
 	if total > 0 {
-		t.grants = append(t.grants, grant{nowMicros, last.id, last.sum, total})
+		t.grants = append(t.grants, grant{nowMicros, last.id, last.sum, total, false})
 	}
 }
 
@@ -184,11 +186,12 @@ func (t *slidingLogTwin) takeAt(nowMicros, cost, count int64, _ bool) reply {
 	granted := fit(room, cost, count)
 	units := granted * cost
 	if units > 0 {
-		id, sum := units, units
+		t.id += units
+		sum := units
 		if len(live) > 0 {
-			id, sum = id+live[len(live)-1].id, sum+live[len(live)-1].sum
+			sum += live[len(live)-1].sum
 		}
-		one := grant{nowMicros, id, sum, units}
+		one := grant{nowMicros, t.id, sum, units, granted > 1}
 		if last := len(live) - 1; last > 0 && nowMicros-live[last-1].atMicros < t.apart {
 			one.units += live[last].units
 			live = live[:last]
@@ -202,10 +205,7 @@ func (t *slidingLogTwin) takeAt(nowMicros, cost, count int64, _ bool) reply {
 		r[2] = retry
 	}
 	r[3] = reset
-	if len(live) > 0 {
-		r[4] = live[len(live)-1].id
-	}
-	r[5] = nowMicros
+	r[4], r[5] = t.id, nowMicros
 	return r
 }
 
@@ -216,23 +216,22 @@ func (t *slidingLogTwin) refundAt(_ int64, r reply, units int64) int64 {
 		whose := t.grants[i]
 		behind := whose.id - id
 		ahead := whose.units - units - behind
-		if whose.units == 0 || behind < 0 || ahead < 0 {
+		isWhole := behind == 0 && ahead == 0
+		if whose.units == 0 || !isWhole && (!whose.together || behind < 0 || ahead < 0) {
 			continue
 		}
 		// A grant that was made together with others is a part of theirs.
-		parts := []grant{{taken, id, whose.sum - behind, units}}
+		parts := []grant{{taken, id, whose.sum - behind, units, false}}
+		if behind > 0 {
+			parts = append(parts, grant{taken, whose.id, whose.sum, behind, true})
+		}
 		if ahead > 0 {
-			parts = slices.Insert(parts, 0, grant{taken, id - units, whose.sum - behind - units, ahead})
+			parts = slices.Insert(parts, 0, grant{taken, id - units, whose.sum - behind - units, ahead, true})
+		}
+		t.grants = slices.Replace(t.grants, i, i+1, parts...)
+		if ahead > 0 {
 			i++
 		}
-		if behind > 0 {
-			parts = append(parts, grant{taken, whose.id, whose.sum, behind})
-		}
-		at := i
-		if ahead > 0 {
-			at--
-		}
-		t.grants = slices.Replace(t.grants, at, at+1, parts...)
 		t.grants[i].units = 0
 		for later := range t.grants[i:] {
 			t.grants[i+later].sum -= units

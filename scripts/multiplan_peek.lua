@@ -174,7 +174,7 @@ for i = 1, #KEYS do
     -- same way, behind the grants: a member for each refund, "r" and the sum of all units given back up to
     -- and with it, in the order of the grants that they were of, a colon and its own units. Its score is the
     -- moment of the grant plus 2^52, so that it is out when the grant is. The grant has a dash for its colon
-    -- then.
+    -- then. It has a star where several requests were granted together, which may be given back one by one.
     --   limit   units
     --   window  us; a grant one window old is out
     -- Found: the total of the units in the window; the oldest member in it, its units, and the sum before it;

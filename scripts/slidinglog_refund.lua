@@ -26,7 +26,8 @@ local function entry(sumWith, added, form)
 end
 
 -- A grant that was made together with others is a part of their member, which is then written again as what
--- was granted before it, the grant, and what was granted behind it.
+-- was granted before it, the grant, and what was granted behind it. What became one grant when the clock stepped
+-- back is not taken apart.
 local member = entry(sum, units)
 local score = redis.call('ZSCORE', key, member)
 if not score then
@@ -34,17 +35,17 @@ if not score then
   local beside = redis.call('ZRANGEBYSCORE', key, moment, moment)
   for j = 1, #beside do
     local all = beside[j]
-    local own = string.sub(all, 14)
-    own = own == '' and 1 or own + 0
+    local isTogether = string.sub(all, 13, 13) == '*'
+    local own = isTogether and string.sub(all, 14) + 0 or 0
     local behind = (string.sub(all, 1, 12) - sum) % 100000000000
     local ahead = own - units - behind
-    if string.sub(all, 13, 13) ~= '-' and ahead >= 0 then
+    if isTogether and ahead >= 0 then
       if behind > 0 then
-        redis.call('ZADD', key, moment, entry(sum + behind, behind))
+        redis.call('ZADD', key, moment, entry(sum + behind, behind, '%06d%06d*%d'))
       end
       redis.call('ZADD', key, moment, member)
       if ahead > 0 then
-        redis.call('ZADD', key, moment, entry(sum + 100000000000 - units, ahead))
+        redis.call('ZADD', key, moment, entry(sum + 100000000000 - units, ahead, '%06d%06d*%d'))
       end
       redis.call('ZREM', key, all)
       score = moment

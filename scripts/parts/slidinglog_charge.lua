@@ -25,7 +25,7 @@ end
 -- The grant is added, as one member.
 if units > 0 then
   sum = (sum + units) % 100000000000
-  local added = entry(sum, units)
+  local added = entry(sum, units, granted > 1 and '%06d%06d*%d')
   redis.call('ZADD', key, whole(now), added)
   if not live then
     oldest, oldestUnits, before, live, kept = { added, now }, units, (sum - units) % 100000000000, true, added
