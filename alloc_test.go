@@ -25,7 +25,7 @@ import (
 // form is built, and remembered.
 const (
 	maxAllocs, maxBytes       = 6, 448
-	newKeyAllocs, newKeyBytes = 3, 120
+	newKeyAllocs, newKeyBytes = 3, 144
 )
 
 //nolint:paralleltest // counts the allocations of the process
@@ -195,7 +195,7 @@ func TestAllocationsOfManyCallers(t *testing.T) {
 	for _, c := range []struct {
 		keys   int
 		allocs float64
-	}{{1, 2}, {1000, 4}} {
+	}{{1, 2}, {1000, 5}} { // of 1,000 keys most are built anew
 		t.Run(fmt.Sprintf("%d keys", c.keys), func(t *testing.T) { //nolint:paralleltest // as above
 			rdb := redis.NewClient(&redis.Options{Addr: answerTakes(t)})
 			t.Cleanup(func() { _ = rdb.Close() })

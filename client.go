@@ -24,6 +24,8 @@ type Client struct {
 	leases   *leases
 	fleet    *fleet
 
+	closing sync.Mutex // held by who closes it
+
 	mu       sync.Mutex
 	limiters map[string]string // the plan, as ParsePlan reads it, by name
 }
@@ -172,11 +174,16 @@ func (c *Client) Close() {
 	if c == nil || c.executor == nil {
 		return
 	}
+	c.closing.Lock()
+	defer c.closing.Unlock()
 	begin := nanos()
-	c.leases.close(closeGrace)
+	c.leases.close(returnGrace)
 	c.fleet.leave()
 	c.executor.close(closeGrace - time.Duration(nanos()-begin))
 }
 
 // closeGrace is above the ReadTimeout of a redis client with default options, 5 s.
 const closeGrace = 6 * time.Second
+
+// returnGrace is how much of that is for what is held to go back.
+const returnGrace = 2 * time.Second

@@ -71,7 +71,7 @@ func (c *denials) put(a asked, d Decision, sentAt int64, era uint64, longest tim
 		return
 	}
 	last, found := c.places.get(a.hash)
-	if found && last.plan == one.plan && last.cost <= one.cost && last.until >= one.until && last.era == c.eraOf(a) {
+	if found && last.plan.isSame(one.plan) && last.cost <= one.cost && last.until >= one.until && last.era == c.eraOf(a) {
 		return // which denies this one too
 	}
 	c.places.put(a.hash, one.until, one)
@@ -104,8 +104,8 @@ func (c *denials) find(a asked) (d Decision, found bool) {
 	if !found {
 		return Decision{}, false
 	}
-	now, samePlan := c.clock(), one.plan == a.plan || one.plan.text == a.plan.text
-	if samePlan && a.leastCost() >= one.cost && now < one.until && one.era == c.eraOf(a) {
+	now := c.clock()
+	if one.plan.isSame(a.plan) && a.leastCost() >= one.cost && now < one.until && one.era == c.eraOf(a) {
 		if d, err := a.plan.afterTake(one.answer, a.leastCost(), 1); err == nil {
 			d.Source = SourceDenyCache
 			d.age(micros(now - one.heardAt))
@@ -114,6 +114,13 @@ func (c *denials) find(a asked) (d Decision, found bool) {
 	}
 	c.places.forget(a.hash)
 	return Decision{}, false
+}
+
+// look forgets what is known of a key under another plan than that of a look.
+func (c *denials) look(a asked) {
+	if one, found := c.places.get(a.hash); found && !one.plan.isSame(a.plan) {
+		c.places.forget(a.hash)
+	}
 }
 
 // age has the waits of a decision be those of a time later.
@@ -134,6 +141,7 @@ type denyCache struct {
 
 func (s *denyCache) take(ctx context.Context, timeout time.Duration, a asked) (Decision, error) {
 	if a.cost == 0 {
+		s.denials.look(a)
 		return s.next.take(ctx, timeout, a)
 	}
 	if err := orBackground(ctx).Err(); err != nil {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -241,9 +240,7 @@ func TestRememberedDenialsAreBoundedOfB87(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(client.Close)
 	plan := ration.GCRA{Rate: ration.PerSecond(1), Burst: 1}
-	var before, after runtime.MemStats
-	runtime.GC()
-	runtime.ReadMemStats(&before)
+	before := heap()
 	for i := range keys {
 		if err := ration.RememberDenial(client, fmt.Sprintf("key:%d", i), plan, time.Second); err != nil {
 			t.Fatal(err)
@@ -253,9 +250,7 @@ func TestRememberedDenialsAreBoundedOfB87(t *testing.T) {
 		}
 	}
 	require.InDelta(t, most, ration.RememberedDenials(client), most/10)
-	runtime.GC()
-	runtime.ReadMemStats(&after)
-	perKey := float64(after.HeapAlloc-before.HeapAlloc) / most
+	perKey := float64(heap()-before) / most
 	t.Logf("%.0f bytes for each denial", perKey)
 	require.Less(t, perKey, 300.0)
 	server.Advance(time.Second)

@@ -68,12 +68,12 @@ func (e *executor) call(ctx context.Context, timeout time.Duration, o order) (a 
 
 // undo runs a script that takes back what another has done, whatever the breaker says, for Redis has answered just now. It waits for
 // longer than a caller would. It is called by goroutines that close waits for, so it runs while the executor is closed, too.
-func (e *executor) undo(o order) {
-	e.reporter.lateRefunds.Add(1)
+func (e *executor) undo(o order) error {
 	c := e.newCall(context.Background(), undoTimeout, e.lanes.of(o.storedKey()), o)
 	c.isUndo = true
-	_ = e.wait(c)
+	err := e.wait(c)
 	e.recycle(c)
+	return err
 }
 
 const undoTimeout = time.Second

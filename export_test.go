@@ -262,7 +262,10 @@ func AwaitLeases(c *Client) {
 }
 
 func (s *leases) isBusy() bool {
-	if s.returning.Load() > 0 {
+	s.backlog.mu.Lock()
+	isReturning := s.backlog.workers > 0
+	s.backlog.mu.Unlock()
+	if isReturning {
 		return true
 	}
 	for i := range s.shards {

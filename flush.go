@@ -106,7 +106,9 @@ func isOfCommands(err error) bool {
 func (f *flush) sendApart(r *errand, err error) {
 	apart, n := *r, r.calls.n
 	r.calls = callQueue{}
-	f.isKept = true
+	if !f.isKept { // by another apart it may be read already
+		f.isKept = true
+	}
 	f.n -= n
 	f.batcher.executor.running.Add(1)
 	go func() {

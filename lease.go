@@ -22,14 +22,27 @@ type leases struct {
 	units    atomic.Int64 // held
 	isClosed atomic.Bool
 
-	returning atomic.Int64 // goroutines that give back
-	shortest  atomic.Int64 // nanoseconds that some are held at most; 0: none was yet
-	isSwept   atomic.Bool  // a goroutine looks for what is held for too long
+	backlog leaseBacklog
+
+	shortest atomic.Int64 // nanoseconds that some are held at most; 0: none was yet
+	isSwept  atomic.Bool  // a goroutine looks for what is held for too long
 }
 
 type leaseShard struct {
 	mu     sync.Mutex
 	byHash map[uint64]*lease
+}
+
+// leaseBacklog is what goes back in the background, by some goroutines at a time.
+type leaseBacklog struct {
+	mu      sync.Mutex
+	returns []leaseReturn
+	workers int
+}
+
+type leaseReturn struct {
+	lease    *lease
+	holdings []holding
 }
 
 // leaseID is what a lease is for: a key of a limiter, or of one of its shards.
@@ -85,11 +98,16 @@ func (l *Limiter) leaseID(a asked) leaseID {
 	return id
 }
 
+// isOf says whether two limiters count this together.
+func (id leaseID) isOf(other leaseID) bool {
+	return id.key == other.key && id.shard == other.shard && (id.limiter == other.limiter || id.limiter.sharesWith(other.limiter))
+}
+
 // find locks the shard of a request's lease, and answers that too, if there is one. Of two requests of one hash only one has a lease.
 func (s *leases) find(l *Limiter, a asked) (shard *leaseShard, one *lease) {
 	shard = &s.shards[a.hash%uint64(len(s.shards))]
 	shard.mu.Lock()
-	if one = shard.byHash[a.hash]; one != nil && one.id != l.leaseID(a) {
+	if one = shard.byHash[a.hash]; one != nil && !one.id.isOf(l.leaseID(a)) {
 		one = nil
 	}
 	return shard, one
@@ -132,7 +150,7 @@ func (s *leases) spend(p *prefetcher, a asked, units int64) (spent spending, ref
 	return spent, refill, l
 }
 
-func (l *lease) isUnder(plan *preparedPlan) bool { return l.plan == plan || l.plan.text == plan.text }
+func (l *lease) isUnder(plan *preparedPlan) bool { return l.plan.isSame(plan) }
 
 func (l *lease) dropEmpty() {
 	l.holdings = slices.DeleteFunc(l.holdings, func(h holding) bool { return h.left == 0 })
@@ -176,8 +194,8 @@ func (s *leases) reserve(p *prefetcher, a asked) (requests int64, l *lease) {
 	return requests, l
 }
 
-// hold has a lease keep the last units of a grant that it waited for, from the moment it was sent.
-func (s *leases) hold(p *prefetcher, a asked, l *lease, answer []int64, units, sentAt int64) {
+// hold has a lease keep the last units of a grant that it waited for, from the moment it was sent. It answers what is to go back instead.
+func (s *leases) hold(p *prefetcher, a asked, l *lease, answer []int64, units, sentAt int64) (back []holding) {
 	span, isFinal := p.leaseSpan(a.plan, answer)
 	h := holding{
 		answer: answer, heardAt: s.clock(), until: sentAt + int64(span/time.Microsecond),
@@ -185,19 +203,21 @@ func (s *leases) hold(p *prefetcher, a asked, l *lease, answer []int64, units, s
 	}
 	shard, now := s.find(p.Limiter, a)
 	defer shard.mu.Unlock()
-	if now != l {
-		return // it was reset, or is counted under another plan: what was granted stays charged
+	isClosed := s.isClosed.Load()
+	if now != l && !isClosed {
+		return nil // it was reset, or is counted under another plan: what was granted stays charged
 	}
 	l.pending = 0
 	switch {
 	case units == 0:
-	case s.isClosed.Load() || h.until <= h.heardAt:
-		s.returnAll(l, []holding{h})
+	case isClosed || h.until <= h.heardAt:
+		return []holding{h}
 	default:
 		l.holdings, l.size = append(l.holdings, h), h.units
 		s.units.Add(units)
 		s.denials.clear(a.keys) // some may be granted again
 	}
+	return nil
 }
 
 // held is how many units of a key are held.
@@ -208,7 +228,11 @@ func (s *leases) held(l *Limiter, a asked) int64 {
 	now := s.clock()
 	shard, one := s.find(l, a)
 	defer shard.mu.Unlock()
-	if one == nil || !one.isUnder(a.plan) {
+	if one == nil {
+		return 0
+	}
+	if !one.isUnder(a.plan) {
+		s.returnAll(one, s.removeLocked(shard, a.hash))
 		return 0
 	}
 	s.returnAll(one, s.expireLocked(one, a.hash, now))
@@ -232,13 +256,20 @@ func (s *leases) giveBack(ctx context.Context, timeout time.Duration, l *Limiter
 		all = s.takeAllLocked(one)
 	}
 	shard.mu.Unlock()
+	if len(all) == 0 {
+		return false
+	}
 	begin := nanos()
-	for _, h := range all {
+	for i, h := range all {
 		left := timeout - time.Duration(nanos()-begin)
+		if left <= 0 {
+			s.returnAll(one, all[i:])
+			break
+		}
 		_, _ = s.executor.call(context.WithoutCancel(orBackground(ctx)), left, one.plan.refundOf(a.keys, h.answer, int64(h.left)))
 	}
 	s.denials.clear(a.keys)
-	return len(all) > 0
+	return true
 }
 
 // expireLocked takes what is held for too long, as far as it can be given back. What was not needed is not taken ahead next time; the hash
@@ -283,24 +314,52 @@ func (s *leases) returnAll(l *lease, all []holding) {
 	if len(all) == 0 {
 		return
 	}
-	s.returning.Add(1)
-	if !s.executor.inBackground(func() {
-		defer s.returning.Add(-1)
-		s.undo(l, all)
-	}) {
-		s.returning.Add(-1)
+	b := &s.backlog
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.returns = append(b.returns, leaseReturn{l, all})
+	if b.workers < returnsAtOnce && s.executor.inBackground(s.returnBacklog) {
+		b.workers++
 	}
 }
 
-// undo gives back what was held.
-func (s *leases) undo(l *lease, all []holding) {
+// returnBacklog gives back until there is nothing left to.
+func (s *leases) returnBacklog() {
+	for {
+		b := &s.backlog
+		b.mu.Lock()
+		if len(b.returns) == 0 {
+			b.returns = nil
+			b.workers--
+			b.mu.Unlock()
+			return
+		}
+		last := len(b.returns) - 1
+		one := b.returns[last]
+		b.returns[last] = leaseReturn{}
+		b.returns = b.returns[:last]
+		b.mu.Unlock()
+		_ = s.undo(one.lease, one.holdings)
+	}
+}
+
+// undo gives back what was held, unless the breaker is open: then it stays charged.
+func (s *leases) undo(l *lease, all []holding) (err error) {
 	keys := l.storedKeys()
 	for _, h := range all {
-		if h.left > 0 {
-			s.executor.undo(l.plan.refundOf(keys, h.answer, int64(h.left)))
+		if h.left == 0 {
+			continue
+		}
+		o := l.plan.refundOf(keys, h.answer, int64(h.left))
+		if refused := s.executor.lanes.of(o.storedKey()).refused(context.Background()); refused != nil {
+			return refused
+		}
+		if failed := s.executor.undo(o); failed != nil {
+			err = failed
 		}
 	}
 	s.denials.clear(keys)
+	return err
 }
 
 // storedKeys are where the key is stored. They are built anew, for few leases go back and all take room.
@@ -378,15 +437,15 @@ func (s *leases) close(grace time.Duration) {
 	var next atomic.Int64
 	_ = atOnce(min(len(all), returnsAtOnce), func(int) error {
 		for i := next.Add(1) - 1; int(i) < len(all) && nanos()-begin < int64(grace); i = next.Add(1) - 1 {
-			if s.executor.lanes.of(all[i].storedKeys()[0].(string)).refused(context.Background()) == nil {
-				s.undo(all[i], held[i])
+			if err := s.undo(all[i], held[i]); err != nil {
+				return err // others would fail too
 			}
 		}
 		return nil
 	})
 }
 
-// returnsAtOnce bounds the calls by which what is held is given back on Close.
+// returnsAtOnce bounds the calls on their way by which what is held is given back.
 const returnsAtOnce = 64
 
 // sizeOf is how many units should be taken at a time, now that some are wanted: twice as many as the last time, if that was just now, but
@@ -438,7 +497,7 @@ func (s *prefetcher) leaseSpan(plan *preparedPlan, answer []int64) (span time.Du
 		return 0, false
 	}
 	if _, isWindow := plan.plan.(FixedWindow); isWindow {
-		left := plan.outcome(replyOf(answer), 1).resetAfter
+		left := windowLeft(plan, replyOf(answer))
 		return min(span, left), left <= span
 	}
 	rest := answer[1:]
@@ -447,9 +506,14 @@ func (s *prefetcher) leaseSpan(plan *preparedPlan, answer []int64) (span time.Du
 		if _, isWindow := one.plan.(FixedWindow); isWindow {
 			r := reply{answer[0]}
 			copy(r[1:], rest[:fields])
-			span = min(span, one.outcome(r, 1).resetAfter)
+			span = min(span, windowLeft(one.preparedPlan, r))
 		}
 		rest = rest[fields:]
 	}
 	return span, false
+}
+
+// windowLeft is how long the window of a reply lasts at least: it says that in milliseconds, counted from the one in which it was made.
+func windowLeft(plan *preparedPlan, r reply) time.Duration {
+	return max(plan.outcome(r, 1).resetAfter-time.Millisecond, 0)
 }

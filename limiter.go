@@ -336,7 +336,8 @@ func (l *Limiter) settle(a asked, decided Decision, answer []int64, err error) {
 		// Else all of it goes back, and he owes what he has: a SlidingLog takes back a grant as a whole.
 	}
 	if back > 0 {
-		l.executor.undo(a.plan.refundOf(a.keys, answer, back))
+		l.reporter.lateRefunds.Add(1)
+		_ = l.executor.undo(a.plan.refundOf(a.keys, answer, back))
 		l.denials.clear(a.keys)
 	}
 }

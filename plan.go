@@ -185,6 +185,11 @@ func (p *preparedPlan) takenBy(answer []int64, units int64) []any {
 	return p.taken(replyOf(answer), units)
 }
 
+// isSame says whether two plans are one: of shards, which have the text of the whole plan, also by how large they are.
+func (p *preparedPlan) isSame(other *preparedPlan) bool {
+	return p == other || p.text == other.text && p.limit == other.limit
+}
+
 // refundOf gives back so many units of a grant, by the answer to it.
 func (p *preparedPlan) refundOf(keys []any, answer []int64, units int64) order {
 	return order{script: p.refund, keys: keys, lead: p.takenBy(answer, units), args: p.argsRefund}

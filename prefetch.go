@@ -81,14 +81,16 @@ func (s *prefetcher) take(ctx context.Context, timeout time.Duration, a asked) (
 		return d, err
 	}
 	// With what is held here it may fit: that goes back, and Redis is asked once more.
-	left := timeout - time.Duration(nanos()-begin)
-	if left <= 0 || !s.leases.giveBack(ctx, left, s.Limiter, a) {
+	left := func() time.Duration { return timeout - time.Duration(nanos()-begin) }
+	if left() < timeout/2 || !s.leases.giveBack(ctx, left(), s.Limiter, a) || left() <= 0 {
 		return d, nil
 	}
-	if left = timeout - time.Duration(nanos()-begin); left <= 0 {
-		return d, nil
+	again, late, err := s.ask(ctx, left(), a)
+	if err != nil { // the denial stands
+		s.settleLate(a, Decision{}, late)
+		return d, nil //nolint:nilerr // as above
 	}
-	return s.next.take(ctx, left, a)
+	return again, nil
 }
 
 // takeAhead asks Redis, and for some units more if that is of use.
@@ -109,7 +111,7 @@ func (s *prefetcher) takeAhead(ctx context.Context, timeout time.Duration, a ask
 	if isRedis {
 		answer, ahead = d.receipt.answer, max(d.Granted-a.cost, 0)
 	}
-	s.leases.hold(s, a, l, answer, ahead, sentAt)
+	s.leases.returnAll(l, s.leases.hold(s, a, l, answer, ahead, sentAt))
 	if ahead == 0 {
 		return d, err
 	}
@@ -125,11 +127,11 @@ func (s *prefetcher) refill(a asked, l *lease, units int64) {
 		if err == nil {
 			s.leases.remains(a, d.Remaining)
 		}
-		s.leases.hold(s, a, l, d.receipt.answer, d.Granted, sentAt)
+		_ = s.leases.undo(l, s.leases.hold(s, a, l, d.receipt.answer, d.Granted, sentAt))
 		s.settleLate(a, Decision{}, late)
 	})
 	if !started {
-		s.leases.hold(s, a, l, nil, 0, 0)
+		_ = s.leases.hold(s, a, l, nil, 0, 0)
 	}
 }
 

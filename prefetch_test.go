@@ -3,7 +3,6 @@ package ration_test
 import (
 	"fmt"
 	"math/rand/v2"
-	"runtime"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -429,9 +428,7 @@ func TestBytesOfALease(t *testing.T) {
 		_, err := l.Allow(t.Context(), fmt.Sprintf("key:%d", i))
 		require.NoError(t, err)
 	}
-	var before, after runtime.MemStats
-	runtime.GC()
-	runtime.ReadMemStats(&before)
+	before := heap()
 	for i := range keys {
 		for range 4 {
 			_, err := l.Allow(t.Context(), fmt.Sprintf("key:%d", i))
@@ -441,11 +438,42 @@ func TestBytesOfALease(t *testing.T) {
 	ration.AwaitLeases(client)
 	held := client.Stats().LeasedKeys
 	require.Greater(t, held, int64(keys*9/10))
-	runtime.GC()
-	runtime.ReadMemStats(&after)
-	perKey := float64(after.HeapAlloc-before.HeapAlloc) / float64(held)
+	perKey := float64(heap()-before) / float64(held)
 	t.Logf("%.0f bytes for each lease", perKey)
 	require.Less(t, perKey, 300.0)
+}
+
+// Denials are remembered where units are taken ahead, too.
+func TestDenialsBesideLeases(t *testing.T) {
+	t.Parallel()
+	server := rationtest.New(t)
+	client, l := holder(t, server, ration.FixedWindow{Limit: 100, Window: time.Hour}, ration.Prefetch{Max: 10})
+	for client.Stats().Decisions[ration.SourceRedis] == 0 || remains(t, server, l, "key")+client.Stats().LeasedUnits > 0 {
+		_, err := l.Allow(t.Context(), "key")
+		require.NoError(t, err)
+		ration.AwaitLeases(client)
+	}
+	for i := range 5 {
+		d, err := l.Allow(t.Context(), "key")
+		require.NoError(t, err)
+		require.False(t, d.Allowed)
+		if i > 1 {
+			require.Equal(t, ration.SourceDenyCache, d.Source, "denial %d", i)
+		}
+	}
+}
+
+// What a process cannot tell whether its window is over is not granted: Redis says in whole milliseconds how long it lasts.
+func TestLeasesEndBeforeTheirWindow(t *testing.T) {
+	t.Parallel()
+	server := rationtest.New(t, withoutBeats)
+	server.Advance(900 * time.Microsecond) // the window closes at a whole millisecond, in a minute
+	client, l := holder(t, server, ration.FixedWindow{Limit: 100, Window: time.Minute, Aligned: true}, ration.Prefetch{Max: 10, TTL: time.Minute}, withoutBeats)
+	grow(t, client, l, "key", 8)
+	server.Advance(time.Minute - 900*time.Microsecond)
+	d, err := l.Allow(t.Context(), "key")
+	require.NoError(t, err)
+	require.Equal(t, ration.SourceRedis, d.Source)
 }
 
 func TestWithPrefetch(t *testing.T) {
