@@ -82,6 +82,12 @@ func TestAllocations(t *testing.T) {
 // answer serves a fixed reply to every script call, and an error to all else, without allocating.
 func answer(t *testing.T, reply string) (addr string) {
 	t.Helper()
+	return listen(t, func(conn io.ReadWriteCloser) { serve(conn, []byte(reply)) })
+}
+
+// listen serves each connection by a goroutine of its own.
+func listen(t *testing.T, serve func(conn io.ReadWriteCloser)) (addr string) {
+	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = listener.Close() })
@@ -91,7 +97,7 @@ func answer(t *testing.T, reply string) (addr string) {
 			if err != nil {
 				return
 			}
-			go serve(conn, []byte(reply))
+			go serve(conn)
 		}
 	}()
 	return listener.Addr().String()
@@ -197,7 +203,7 @@ func TestAllocationsOfManyCallers(t *testing.T) {
 		allocs float64
 	}{{1, 2}, {1000, 5}} { // of 1,000 keys most are built anew
 		t.Run(fmt.Sprintf("%d keys", c.keys), func(t *testing.T) { //nolint:paralleltest // as above
-			rdb := redis.NewClient(&redis.Options{Addr: answerTakes(t)})
+			rdb := redis.NewClient(&redis.Options{Addr: listen(t, serveTakes)})
 			t.Cleanup(func() { _ = rdb.Close() })
 			client, err := ration.New(rdb, ration.WithTimeout(time.Minute))
 			require.NoError(t, err)
@@ -236,24 +242,7 @@ func TestAllocationsOfManyCallers(t *testing.T) {
 	}
 }
 
-// answerTakes serves takes of a GCRA of 1000 a second, and grants all, without allocating.
-func answerTakes(t *testing.T) (addr string) {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = listener.Close() })
-	go func() {
-		for {
-			conn, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			go serveTakes(conn)
-		}
-	}()
-	return listener.Addr().String()
-}
-
+// serveTakes serves takes of a GCRA of 1000 a second, and grants all, without allocating.
 func serveTakes(conn io.ReadWriteCloser) {
 	defer conn.Close() //nolint:errcheck // the client is gone
 	request, answers := make([]byte, 0, 1<<20), make([]byte, 0, 64<<10)

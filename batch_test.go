@@ -161,20 +161,26 @@ func (s *sharing) take(t *testing.T, requests ...ration.Request) []ration.Decisi
 	return decisions
 }
 
-var sharedPlans = []ration.Plan{
-	ration.FixedWindow{Limit: 10, Window: time.Minute},
-	ration.FixedWindow{Limit: 10, Window: time.Minute, Aligned: true},
-	ration.SlidingWindow{Limit: 10, Window: time.Minute},
-	ration.SlidingLog{Limit: 10, Window: time.Minute},
-	ration.TokenBucket{Rate: ration.PerSecond(3), Burst: 10},
-	ration.GCRA{Rate: ration.PerSecond(3), Burst: 10},
-	ration.MultiPlan{
-		{Name: "log", Plan: ration.SlidingLog{Limit: 12, Window: time.Minute}},
-		{Name: "bucket", Plan: ration.TokenBucket{Rate: ration.PerSecond(3), Burst: 10}},
-		{Name: "window", Plan: ration.FixedWindow{Limit: 11, Window: time.Minute}},
-		{Name: "gcra", Plan: ration.GCRA{Rate: ration.PerSecond(3), Burst: 13}},
-		{Name: "sliding", Plan: ration.SlidingWindow{Limit: 20, Window: time.Minute}, Scope: ration.PerTag},
-	},
+// sharedPlans are plans of each kind, with ten units.
+var sharedPlans = plansOf(10, ration.PerSecond(3))
+
+// plansOf are plans of each kind with n units, and of several.
+func plansOf(n int64, rate ration.Rate) []ration.Plan {
+	return []ration.Plan{
+		ration.FixedWindow{Limit: n, Window: time.Minute},
+		ration.FixedWindow{Limit: n, Window: time.Minute, Aligned: true},
+		ration.SlidingWindow{Limit: n, Window: time.Minute},
+		ration.SlidingLog{Limit: n, Window: time.Minute},
+		ration.TokenBucket{Rate: rate, Burst: n},
+		ration.GCRA{Rate: rate, Burst: n},
+		ration.MultiPlan{
+			{Name: "log", Plan: ration.SlidingLog{Limit: n * 6 / 5, Window: time.Minute}},
+			{Name: "bucket", Plan: ration.TokenBucket{Rate: rate, Burst: n}},
+			{Name: "window", Plan: ration.FixedWindow{Limit: n * 11 / 10, Window: time.Minute}},
+			{Name: "gcra", Plan: ration.GCRA{Rate: rate, Burst: n * 13 / 10}},
+			{Name: "sliding", Plan: ration.SlidingWindow{Limit: 2 * n, Window: time.Minute}, Scope: ration.PerTag},
+		},
+	}
 }
 
 // Requests that are granted together are decided as if they had come one by one, and can be given back one by one.

@@ -159,3 +159,45 @@ func (l *Limiter) withHeld(a asked, d Decision) Decision {
 	}
 	return d
 }
+
+// leaseTTL is how long units of a plan are held at most.
+func (s *prefetcher) leaseTTL(plan *preparedPlan) time.Duration {
+	ttl := s.config.TTL
+	for _, one := range plan.each() {
+		if _, isWindow := one.plan.(FixedWindow); !isWindow {
+			ttl = min(ttl, one.lasts/leaseShare)
+		}
+	}
+	return ttl
+}
+
+// leaseShare is what part of a plan's time units are held at most.
+const leaseShare = 10
+
+// leaseSpan is how long what was granted may be held, and whether it cannot be given back then: a FixedWindow's until its window is over.
+func (s *prefetcher) leaseSpan(plan *preparedPlan, answer []int64) (span time.Duration, isFinal bool) {
+	span = s.leaseTTL(plan)
+	if answer == nil {
+		return 0, false
+	}
+	if _, isWindow := plan.plan.(FixedWindow); isWindow {
+		left := windowLeft(plan, replyOf(answer))
+		return min(span, left), left <= span
+	}
+	rest := answer[1:]
+	for _, one := range plan.parts {
+		fields := one.take.fields - 1
+		if _, isWindow := one.plan.(FixedWindow); isWindow {
+			r := reply{answer[0]}
+			copy(r[1:], rest[:fields])
+			span = min(span, windowLeft(one.preparedPlan, r))
+		}
+		rest = rest[fields:]
+	}
+	return span, false
+}
+
+// windowLeft is how long the window of a reply lasts at least: it says that in milliseconds, counted from the one in which it was made.
+func windowLeft(plan *preparedPlan, r reply) time.Duration {
+	return max(plan.outcome(r, 1).resetAfter-time.Millisecond, 0)
+}

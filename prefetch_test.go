@@ -46,21 +46,8 @@ func remains(t *testing.T, server *rationtest.Server, l *ration.Limiter, key str
 	return n
 }
 
-var generous = []ration.Plan{
-	ration.FixedWindow{Limit: 1000, Window: time.Minute},
-	ration.FixedWindow{Limit: 1000, Window: time.Minute, Aligned: true},
-	ration.SlidingWindow{Limit: 1000, Window: time.Minute},
-	ration.SlidingLog{Limit: 1000, Window: time.Minute},
-	ration.TokenBucket{Rate: ration.PerMinute(1000), Burst: 1000},
-	ration.GCRA{Rate: ration.PerMinute(1000), Burst: 1000},
-	ration.MultiPlan{
-		{Name: "log", Plan: ration.SlidingLog{Limit: 1200, Window: time.Minute}},
-		{Name: "bucket", Plan: ration.TokenBucket{Rate: ration.PerMinute(1000), Burst: 1000}},
-		{Name: "window", Plan: ration.FixedWindow{Limit: 1100, Window: time.Minute}},
-		{Name: "gcra", Plan: ration.GCRA{Rate: ration.PerMinute(1000), Burst: 1300}},
-		{Name: "sliding", Plan: ration.SlidingWindow{Limit: 2000, Window: time.Minute}, Scope: ration.PerTag},
-	},
-}
+// generous are plans of each kind of which much can be taken ahead.
+var generous = plansOf(1000, ration.PerMinute(1000))
 
 // Units that were taken ahead are granted as if they had been asked for one by one: the decisions are those of a limiter that asks each
 // time; what is held and what remains in Redis are together what that has left; and what is given back goes to where it was taken.
