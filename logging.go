@@ -75,6 +75,8 @@ type limiterLines struct {
 	degraded, denied lineLimit
 	// degradedAt is when the last decision without Redis was made, nanos, until it is told that Redis decides again; 0: told.
 	degradedAt atomic.Int64
+	// decidedAt is when Redis last decided, nanos: what is granted of a lease may be from before the outage, and what is denied by memory too.
+	decidedAt atomic.Int64
 }
 
 // calm is how long Redis has to decide before it is told.
@@ -124,7 +126,7 @@ func (r *reporter) logDecision(ctx context.Context, l *Limiter, a asked, d *Deci
 	switch {
 	case d.Cause != nil:
 		l.lines.degradedAt.Store(nanos() | 1)
-	case at != 0 && d.Source == SourceRedis && nanos()-at > int64(calm) && l.lines.degradedAt.CompareAndSwap(at, 0):
+	case at != 0 && l.lines.decidedAt.Load() > at && nanos()-at > int64(calm) && l.lines.degradedAt.CompareAndSwap(at, 0):
 		attrs := []slog.Attr{slog.String("limiter", l.name)}
 		if hidden := l.lines.degraded.hidden.Swap(0); hidden > 0 {
 			attrs = append(attrs, slog.Int64("not_shown", hidden))

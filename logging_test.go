@@ -158,6 +158,30 @@ func TestTraceOfB71(t *testing.T) {
 }
 
 // B57: a fault of configuration is told of as what it is, whatever the policy lets through.
+// That Redis decides again is logged, once it does, also where nearly all is granted by leases, which may be from before the outage.
+func TestLeasesAndTheEndOfAnOutage(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		log := &testLog{}
+		plan := ration.FixedWindow{Limit: 1_000_000, Window: time.Hour}
+		o := newOutage(t, plan, 1, ration.WithLogger(slog.New(log)), ration.WithPrefetch(ration.Prefetch{Max: 50, TTL: time.Minute}))
+		ask := func(span time.Duration) {
+			for begin := time.Now(); time.Since(begin) < span; time.Sleep(10 * time.Millisecond) {
+				o.allow(t, 0, "key")
+			}
+		}
+		ask(5 * time.Second)
+		o.Hang()
+		ask(3 * time.Second)
+		require.NotEmpty(t, log.lines(withoutRedis))
+		o.allow(t, 0, "key")
+		require.Empty(t, log.lines(decidesAgain))
+		o.Return()
+		ask(5 * time.Second)
+		require.Len(t, log.lines(decidesAgain), 1)
+	})
+}
+
 func TestConfigurationFaultIsLoggedOfB57(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

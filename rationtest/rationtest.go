@@ -79,7 +79,8 @@ func (s *Server) Now() time.Time {
 }
 
 // Advance moves the server's clock on by d: buckets fill, windows end, keys expire; and what a Client remembers, holds or counts by itself
-// ages with them: denials, leases, and the shares that FailLocal grants. Timeouts and breakers go by real time. Limits keep time in microseconds, so
+// ages with them: denials, leases, and the shares that FailLocal grants; what a lease had left goes back in the background soon
+// after. Timeouts and breakers go by real time. Limits keep time in microseconds, so
 // d is rounded down to one. A negative d fails the test.
 func (s *Server) Advance(d time.Duration) {
 	if d < 0 {
