@@ -194,6 +194,32 @@ func TestAllocationsWithoutACall(t *testing.T) {
 	}
 }
 
+// What is held of a key takes little room.
+//
+//nolint:paralleltest // measures the heap
+func TestBytesOfALease(t *testing.T) {
+	const keys = 2000
+	server := rationtest.New(t, withoutBeats)
+	client, l := holder(t, server, ration.GCRA{Rate: ration.PerMinute(1000), Burst: 1000}, ration.Prefetch{Max: 10, TTL: time.Minute}, withoutBeats)
+	for i := range keys { // so that other structures have their room
+		_, err := l.Allow(t.Context(), fmt.Sprintf("key:%d", i))
+		require.NoError(t, err)
+	}
+	before := heap()
+	for i := range keys {
+		for range 4 {
+			_, err := l.Allow(t.Context(), fmt.Sprintf("key:%d", i))
+			require.NoError(t, err)
+		}
+	}
+	ration.AwaitLeases(client)
+	held := client.Stats().LeasedKeys
+	require.Greater(t, held, int64(keys*9/10))
+	perKey := float64(heap()-before) / float64(held)
+	t.Logf("%.0f bytes for each lease", perKey)
+	require.Less(t, perKey, 300.0)
+}
+
 // What a decision may allocate where many callers share flushes.
 //
 //nolint:paralleltest // counts the allocations of the process

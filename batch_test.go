@@ -162,10 +162,10 @@ func (s *sharing) take(t *testing.T, requests ...ration.Request) []ration.Decisi
 }
 
 // sharedPlans are plans of each kind, with ten units.
-var sharedPlans = plansOf(10, ration.PerSecond(3))
+var sharedPlans = plansOf(10, ration.PerSecond(3), ration.PerTag)
 
 // plansOf are plans of each kind with n units, and of several.
-func plansOf(n int64, rate ration.Rate) []ration.Plan {
+func plansOf(n int64, rate ration.Rate, scope ration.Scope) []ration.Plan {
 	return []ration.Plan{
 		ration.FixedWindow{Limit: n, Window: time.Minute},
 		ration.FixedWindow{Limit: n, Window: time.Minute, Aligned: true},
@@ -178,7 +178,7 @@ func plansOf(n int64, rate ration.Rate) []ration.Plan {
 			{Name: "bucket", Plan: ration.TokenBucket{Rate: rate, Burst: n}},
 			{Name: "window", Plan: ration.FixedWindow{Limit: n * 11 / 10, Window: time.Minute}},
 			{Name: "gcra", Plan: ration.GCRA{Rate: rate, Burst: n * 13 / 10}},
-			{Name: "sliding", Plan: ration.SlidingWindow{Limit: 2 * n, Window: time.Minute}, Scope: ration.PerTag},
+			{Name: "sliding", Plan: ration.SlidingWindow{Limit: 2 * n, Window: time.Minute}, Scope: scope},
 		},
 	}
 }

@@ -133,6 +133,7 @@ func (c *Client) bind(name string, plan *preparedPlan, config limiterConfig) *Li
 		plans:    planCache{shards: config.shards},
 	}
 	l.stages = &byRedis{l}
+	config.prefetch.Max /= int64(max(config.shards, 1))
 	if config.prefetch.Max > 1 {
 		l.stages = &prefetcher{Limiter: l, config: config.prefetch, next: l.stages}
 	}

@@ -143,6 +143,25 @@ func TestRefundsEndDenials(t *testing.T) {
 	require.True(t, take(t, l, eighth).Allowed)
 }
 
+// Another plan for the key ends a denial also where a part of it has its numbers in its stored key.
+func TestAnotherPlanEndsDenialsOfMultiPlan(t *testing.T) {
+	t.Parallel()
+	plan := func(burst, perHour int64) ration.Plan {
+		return ration.MultiPlan{
+			{Name: "gcra", Plan: ration.GCRA{Rate: ration.PerSecond(1000), Burst: burst}},
+			{Name: "bucket", Plan: ration.TokenBucket{Rate: ration.PerHour(perHour), Burst: perHour}},
+		}
+	}
+	s, l := remembering(t, plan(1000, 1))
+	first, other := ration.Request{Key: "key", Cost: 1}, ration.Request{Key: "key", Cost: 1, Plan: plan(2000, 3_600_000)}
+	require.True(t, take(t, l, first).Allowed)
+	require.False(t, take(t, l, first).Allowed)
+	take(t, l, other)
+	s.Advance(50 * time.Millisecond)
+	require.True(t, take(t, l, other).Allowed)
+	require.True(t, take(t, l, first).Allowed)
+}
+
 // A denial that was on its way while something was given back is not remembered.
 func TestDenialBesideARefund(t *testing.T) {
 	t.Parallel()

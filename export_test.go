@@ -281,3 +281,18 @@ func (s *leases) isBusy() bool {
 	}
 	return false
 }
+
+// Reserve is how many requests a limiter would ask for beside one for one unit of a key, of which enough is held.
+func Reserve(l *Limiter, key string) int64 {
+	keys, hash := l.recent.stored(l.keys, l.plan, key)
+	a := asked{plan: l.plan, key: key, keys: keys, hash: hash, cost: 1, count: 1}
+	p := &prefetcher{Limiter: l, config: l.config.prefetch}
+	for range 20 {
+		l.leases.sizeOf(p, a, l.leases.clock())
+	}
+	requests, one := l.leases.reserve(p, a)
+	if one != nil {
+		l.leases.hold(p, a, one, nil, 0, 0)
+	}
+	return requests
+}

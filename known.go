@@ -40,10 +40,16 @@ func (k *knownKeys) forget(key string) { k.places.forget(hashOf(key)) }
 // hashOf is by what a stored key is known in this process.
 func hashOf(key string) uint64 { return maphash.String(keySeed, key) }
 
-// hashOfAll is by what stored keys are known together; of one it is hashOf.
-func hashOfAll(keys []any) (hash uint64) {
-	for _, key := range keys {
-		hash = hash*31 + hashOf(key.(string))
+// hashOf is by what the keys of a request under a MultiPlan are known together, whatever the numbers of the plans: a GCRA has them in its
+// stored key.
+func (s keySpace) hashOf(p *preparedPlan, r Request) (hash uint64) {
+	hash = hashOf(s.head)
+	for _, one := range p.parts {
+		key, found := r.Keys[one.name]
+		if !found {
+			key = r.Key
+		}
+		hash = hash*31 + hashOf(key)
 	}
 	return hash
 }

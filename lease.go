@@ -21,6 +21,7 @@ type leases struct {
 	units    atomic.Int64 // held
 	isClosed atomic.Bool
 
+	asked   sync.WaitGroup // units that were asked for, until they are held or on their way back
 	backlog leaseBacklog
 
 	shortest atomic.Int64 // nanoseconds that some are held at most; 0: none was yet
@@ -46,6 +47,7 @@ type lease struct {
 	holdings []holding // in the order in which they were granted, mostHoldings at most
 	size     int32     // units of the last, at first
 	pending  int32     // units that were asked for
+	isReset  bool      // Redis has forgotten what was granted
 }
 
 const mostHoldings = 2
@@ -94,7 +96,7 @@ func (s *leases) find(l *Limiter, a asked) (shard *leaseShard, one *lease) {
 }
 
 // spend takes units off what is held, if there are as many of one grant. It says how many should be asked for then, for which lease, which
-// waits for those.
+// waits for those until hold.
 func (s *leases) spend(p *prefetcher, a asked, units int64) (spent spending, refill int64, l *lease) {
 	if s.keys.Load() == 0 {
 		return spending{}, 0, nil
@@ -102,11 +104,7 @@ func (s *leases) spend(p *prefetcher, a asked, units int64) (spent spending, ref
 	now := s.clock()
 	shard, l := s.find(p.Limiter, a)
 	defer shard.mu.Unlock()
-	if l == nil {
-		return spending{}, 0, nil
-	}
-	if !l.isUnder(a.plan) { // Redis may change what is stored for another plan
-		s.returnAll(l, s.removeLocked(shard, a.hash))
+	if l == nil || !l.isUnder(a.plan) {
 		return spending{}, 0, nil
 	}
 	s.returnAll(l, s.expireLocked(l, a.hash, now))
@@ -120,13 +118,14 @@ func (s *leases) spend(p *prefetcher, a asked, units int64) (spent spending, ref
 	}
 	l.dropEmpty()
 	held := l.held()
-	if spent.answer == nil || l.pending > 0 || held > int64(l.size)/2 || len(l.holdings) == mostHoldings {
+	if spent.answer == nil || l.pending > 0 || held > int64(l.size)/2 || len(l.holdings) == mostHoldings || s.isClosed.Load() {
 		return spent, 0, nil
 	}
 	if refill = min(s.sizeOf(p, a, now), p.config.Max-held); refill < 2 {
 		return spent, 0, nil
 	}
 	l.pending = int32(refill)
+	s.asked.Add(1)
 	return spent, refill, l
 }
 
@@ -143,15 +142,18 @@ func (l *lease) held() (units int64) {
 	return units
 }
 
-// reserve says how many requests like one that is to be sent should be asked for beside it, for which lease, which waits for those.
+// reserve says how many requests like one that is to be sent should be asked for beside it, for which lease, which waits for those until
+// hold.
 func (s *leases) reserve(p *prefetcher, a asked) (requests int64, l *lease) {
 	units := s.sizeOf(p, a, s.clock()) - a.cost
-	if a.upTo || a.count != 1 || units < a.cost || s.isClosed.Load() {
+	if a.upTo || a.count != 1 || units < a.cost {
 		return 0, nil
 	}
 	shard, l := s.find(p.Limiter, a)
 	defer shard.mu.Unlock()
 	switch {
+	case s.isClosed.Load():
+		return 0, nil
 	case l == nil && shard.byHash[a.hash] != nil:
 		return 0, nil
 	case l == nil && s.keys.Add(1) > s.most:
@@ -168,14 +170,18 @@ func (s *leases) reserve(p *prefetcher, a asked) (requests int64, l *lease) {
 	case !l.isUnder(a.plan) || l.pending > 0 || len(l.holdings) == mostHoldings:
 		return 0, nil
 	}
-	if requests = min(units, p.config.Max-l.held()) / a.cost; requests > 0 {
-		l.pending = int32(requests * a.cost)
+	// Another limiter of the name may hold more than the Max of this one.
+	if requests = min(units, p.config.Max-l.held()) / a.cost; requests <= 0 {
+		return 0, nil
 	}
+	l.pending = int32(requests * a.cost)
+	s.asked.Add(1)
 	return requests, l
 }
 
-// hold has a lease keep the last units of a grant that it waited for, from the moment it was sent. It answers what is to go back instead.
-func (s *leases) hold(p *prefetcher, a asked, l *lease, answer []int64, units, sentAt int64) (back []holding) {
+// hold has a lease keep the last units of a grant that it waited for, from the moment it was sent; or gives them back.
+func (s *leases) hold(p *prefetcher, a asked, l *lease, answer []int64, units, sentAt int64) {
+	defer s.asked.Done()
 	span, isFinal := p.leaseSpan(a.plan, answer)
 	h := holding{
 		answer: answer, heardAt: s.clock(), until: sentAt + int64(span/time.Microsecond),
@@ -183,21 +189,16 @@ func (s *leases) hold(p *prefetcher, a asked, l *lease, answer []int64, units, s
 	}
 	shard, now := s.find(p.Limiter, a)
 	defer shard.mu.Unlock()
-	isClosed := s.isClosed.Load()
-	if now != l && !isClosed {
-		return nil // it was reset, or is counted under another plan: what was granted stays charged
-	}
 	l.pending = 0
 	switch {
-	case units == 0:
-	case isClosed || h.until <= h.heardAt:
-		return []holding{h}
+	case units == 0 || l.isReset:
+	case now != l || s.isClosed.Load() || h.until <= h.heardAt:
+		s.returnAll(l, []holding{h})
 	default:
 		l.holdings, l.size = append(l.holdings, h), h.units
 		s.units.Add(units)
 		s.denials.clear(a.keys) // some may be granted again
 	}
-	return nil
 }
 
 // held is how many units of a key are held.
@@ -208,11 +209,7 @@ func (s *leases) held(l *Limiter, a asked) int64 {
 	now := s.clock()
 	shard, one := s.find(l, a)
 	defer shard.mu.Unlock()
-	if one == nil {
-		return 0
-	}
-	if !one.isUnder(a.plan) {
-		s.returnAll(one, s.removeLocked(shard, a.hash))
+	if one == nil || !one.isUnder(a.plan) {
 		return 0
 	}
 	s.returnAll(one, s.expireLocked(one, a.hash, now))
@@ -224,8 +221,22 @@ func (s *leases) forget(l *Limiter, a asked) {
 	shard, one := s.find(l, a)
 	defer shard.mu.Unlock()
 	if one != nil {
+		one.isReset = true
 		s.removeLocked(shard, a.hash)
 	}
+}
+
+// change forgets the lease of a key under another plan than that of a request, and answers what was held of it.
+func (s *leases) change(l *Limiter, a asked) (one *lease, all []holding) {
+	if s.keys.Load() == 0 {
+		return nil, nil
+	}
+	shard, one := s.find(l, a)
+	defer shard.mu.Unlock()
+	if one == nil || one.isUnder(a.plan) {
+		return nil, nil
+	}
+	return one, s.removeLocked(shard, a.hash)
 }
 
 // expireLocked takes what is held for too long, as far as it can be given back. What was not needed is not taken ahead next time; the hash

@@ -27,20 +27,25 @@ func (s *leases) giveBack(ctx context.Context, timeout time.Duration, l *Limiter
 		all = s.takeAllLocked(one)
 	}
 	shard.mu.Unlock()
+	s.returnNow(ctx, timeout, one, all)
+	return len(all) > 0
+}
+
+// returnNow gives back what was held, within a time; what there is no time for goes back in the background.
+func (s *leases) returnNow(ctx context.Context, timeout time.Duration, l *lease, all []holding) {
 	if len(all) == 0 {
-		return false
+		return
 	}
-	begin := nanos()
+	begin, keys := nanos(), l.storedKeys()
 	for i, h := range all {
 		left := timeout - time.Duration(nanos()-begin)
 		if left <= 0 {
-			s.returnAll(one, all[i:])
+			s.returnAll(l, all[i:])
 			break
 		}
-		_, _ = s.executor.call(context.WithoutCancel(orBackground(ctx)), left, one.plan.refundOf(a.keys, h.answer, int64(h.left)))
+		_, _ = s.executor.call(context.WithoutCancel(orBackground(ctx)), left, l.plan.refundOf(keys, h.answer, int64(h.left)))
 	}
-	s.denials.clear(a.keys)
-	return true
+	s.denials.clear(keys)
 }
 
 // returnAll gives back what was held, in the background.
@@ -154,25 +159,45 @@ func (s *leases) sweepShard(shard *leaseShard) {
 	}
 }
 
-// close gives back all that is held, as far as the time lasts, and holds nothing any more.
+// close gives back all that is held, and what is on its way to be, as far as the time lasts, and holds nothing any more. What is held of a
+// node that does not take it back stays charged.
 func (s *leases) close(grace time.Duration) {
 	s.isClosed.Store(true)
-	var all []*lease
-	var held [][]holding
+	byLane := make(map[*lane][]leaseReturn)
 	for i := range s.shards {
 		shard := &s.shards[i]
 		shard.mu.Lock()
 		for hash, l := range shard.byHash {
-			all, held = append(all, l), append(held, s.removeLocked(shard, hash))
+			lane := s.executor.lanes.of(l.storedKeys()[0].(string))
+			byLane[lane] = append(byLane[lane], leaseReturn{l, s.removeLocked(shard, hash)})
 		}
 		shard.mu.Unlock()
 	}
-	begin := nanos()
+	until := nanos() + int64(grace)
+	var lanes sync.WaitGroup
+	for _, all := range byLane {
+		lanes.Go(func() { s.closeLane(all, until) })
+	}
+	lanes.Wait()
+	settled := make(chan struct{})
+	go func() {
+		s.asked.Wait()
+		close(settled)
+	}()
+	select {
+	case <-settled:
+	case <-time.After(time.Duration(until - nanos())):
+	}
+}
+
+// closeLane gives back what is held of the keys of one node, until it fails to take something.
+func (s *leases) closeLane(all []leaseReturn, until int64) {
 	var next atomic.Int64
 	_ = atOnce(min(len(all), returnsAtOnce), func(int) error {
-		for i := next.Add(1) - 1; int(i) < len(all) && nanos()-begin < int64(grace); i = next.Add(1) - 1 {
-			if err := s.undo(all[i], held[i]); err != nil {
-				return err // others would fail too
+		for i := next.Add(1) - 1; int(i) < len(all) && nanos() < until; i = next.Add(1) - 1 {
+			if err := s.undo(all[i].lease, all[i].holdings); err != nil {
+				next.Store(int64(len(all)))
+				return err
 			}
 		}
 		return nil

@@ -120,7 +120,7 @@ type asked struct {
 	plan        *preparedPlan
 	key         string // that is counted
 	keys        []any  // where, stored; nil of a plan with shards
-	hash        uint64 // hashOfAll(keys)
+	hash        uint64 // by what they are known together
 	cost, count int64
 	upTo        bool  // they are one, which takes what fits
 	keysApart   bool  // the plans have keys of their own
@@ -154,7 +154,7 @@ func (l *Limiter) check(r Request) (asked, error) {
 		return asked{}, plan.costError(r.Cost)
 	case len(r.Keys) > 0:
 		keys, err := l.keys.storedApart(plan, r)
-		return asked{plan: plan, key: r.Key, keys: keys, hash: hashOfAll(keys), cost: r.Cost, count: 1, keysApart: true}, err
+		return asked{plan: plan, key: r.Key, keys: keys, hash: l.keys.hashOf(plan, r), cost: r.Cost, count: 1, keysApart: true}, err
 	case plan.shards != nil:
 		return asked{plan: plan, key: r.Key, cost: r.Cost, count: 1}, nil
 	default:

@@ -141,6 +141,7 @@ func (p MultiPlan) prepareEach(prepare func(Plan) (*preparedPlan, error)) (*prep
 		all.parts = append(all.parts, part{one, named.Name, named.Scope})
 		all.kind += fmt.Sprintf(" %s:%s/%d", named.Name, one.kind, named.Scope)
 		all.limit = min(all.limit, one.limit)
+		all.sharesTag = all.sharesTag || named.Scope == PerTag
 		all.args = append(all.args, one.argsOfOne...)
 	}
 	all.text, all.argsUpTo, all.costOfOne = p.String(), all.args, all.unit

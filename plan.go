@@ -46,6 +46,7 @@ type preparedPlan struct {
 	argsOfOne []any
 	// denialCounts says that a denial changes what is stored, so that each request is asked for by itself.
 	denialCounts bool
+	sharesTag    bool   // some of its parts count for a whole hash tag
 	parts        []part // of a MultiPlan, which has no algorithm of its own
 	shares       shareCache
 	// shards are what a plan that is split decides by, and shard is the name of one of them.

@@ -18,9 +18,11 @@ import (
 // While others do, Remaining and denials are what Redis knows, without what they hold; and AllowUpTo takes either of what this process holds
 // or of what Redis has.
 //
-// Not for requests under RestartOnDeny, and those with Keys of their own.
+// Not for requests under RestartOnDeny, those with Keys of their own, and those under a [MultiPlan] that has a plan PerTag, of which all
+// keys of the tag would hold units.
 type Prefetch struct {
-	// Max is the most units that a process holds of one key: 1 to 10,000. With 1 nothing is taken ahead.
+	// Max is the most units that a process holds of one key: 1 to 10,000; WithShards of each shard its part of that. Where that is 1
+	// nothing is taken ahead.
 	Max int64
 	// TTL is how long units are held at most: more than 0, up to a minute. It is never longer than a tenth of the plan's window, or of the
 	// time to fill its bucket, but for a FixedWindow. 0 is a second.
@@ -58,30 +60,34 @@ type prefetcher struct {
 }
 
 func (s *prefetcher) take(ctx context.Context, timeout time.Duration, a asked) (Decision, error) {
-	if a.keysApart || a.plan.denialCounts {
+	if a.keysApart || a.plan.denialCounts || a.plan.sharesTag {
 		return s.next.take(ctx, timeout, a)
-	}
-	if a.cost == 0 {
-		d, err := s.next.take(ctx, timeout, a)
-		return s.withHeld(a, d), err
 	}
 	if err := orBackground(ctx).Err(); err != nil {
 		return Decision{}, err
 	}
 	s.presence.use()
+	begin := nanos()
+	left := func() time.Duration { return timeout - time.Duration(nanos()-begin) }
+	// Before Redis decides under another plan, and perhaps changes what is stored, what is held under the first goes back.
+	if l, all := s.leases.change(s.Limiter, a); len(all) > 0 {
+		s.leases.returnNow(ctx, timeout/2, l, all)
+	}
+	if a.cost == 0 {
+		d, err := s.next.take(ctx, left(), a)
+		return s.withHeld(a, d), err
+	}
 	if spent, refill, l := s.leases.spend(s, a, a.units()); spent.answer != nil {
 		if refill > 0 {
 			s.refill(a, l, refill)
 		}
 		return s.granted(a, spent, a.units())
 	}
-	begin := nanos()
-	d, err := s.takeAhead(ctx, timeout, a)
+	d, err := s.takeAhead(ctx, left(), a)
 	if err != nil || d.Allowed || d.Source != SourceRedis {
 		return d, err
 	}
 	// With what is held here it may fit: that goes back, and Redis is asked once more.
-	left := func() time.Duration { return timeout - time.Duration(nanos()-begin) }
 	if left() < timeout/2 || !s.leases.giveBack(ctx, left(), s.Limiter, a) || left() <= 0 {
 		return d, nil
 	}
@@ -94,27 +100,23 @@ func (s *prefetcher) take(ctx context.Context, timeout time.Duration, a asked) (
 }
 
 // takeAhead asks Redis, and for some units more if that is of use.
-func (s *prefetcher) takeAhead(ctx context.Context, timeout time.Duration, a asked) (Decision, error) {
+func (s *prefetcher) takeAhead(ctx context.Context, timeout time.Duration, a asked) (d Decision, err error) {
 	var l *lease
 	a.ahead, l = s.leases.reserve(s, a)
-	sentAt := s.leases.clock()
-	d, err := s.next.take(ctx, timeout, a)
-	isRedis := err == nil && d.Source == SourceRedis
-	if isRedis {
-		s.leases.remains(a, d.Remaining)
-	}
-	if a.ahead == 0 {
-		return d, err
-	}
 	var answer []int64
-	ahead := int64(0)
-	if isRedis {
-		answer, ahead = d.receipt.answer, max(d.Granted-a.cost, 0)
+	ahead, sentAt := int64(0), s.leases.clock()
+	if l != nil {
+		defer func() { s.leases.hold(s, a, l, answer, ahead, sentAt) }() // also if what is the user's ends the goroutine
 	}
-	s.leases.returnAll(l, s.leases.hold(s, a, l, answer, ahead, sentAt))
-	if ahead == 0 {
+	d, err = s.next.take(ctx, timeout, a)
+	if err != nil || d.Source != SourceRedis {
 		return d, err
 	}
+	s.leases.remains(a, d.Remaining)
+	if ahead = max(d.Granted-a.cost, 0); l == nil || ahead == 0 {
+		return d, nil
+	}
+	answer = d.receipt.answer
 	return s.granted(a, spending{answer: answer, later: ahead}, a.cost)
 }
 
@@ -127,11 +129,11 @@ func (s *prefetcher) refill(a asked, l *lease, units int64) {
 		if err == nil {
 			s.leases.remains(a, d.Remaining)
 		}
-		_ = s.leases.undo(l, s.leases.hold(s, a, l, d.receipt.answer, d.Granted, sentAt))
+		s.leases.hold(s, a, l, d.receipt.answer, d.Granted, sentAt)
 		s.settleLate(a, Decision{}, late)
 	})
 	if !started {
-		_ = s.leases.hold(s, a, l, nil, 0, 0)
+		s.leases.hold(s, a, l, nil, 0, 0)
 	}
 }
 
@@ -156,6 +158,10 @@ func (l *Limiter) withHeld(a asked, d Decision) Decision {
 	}
 	if held := l.leases.held(l, a); held > 0 {
 		d.Remaining, d.Allowed, d.RetryAfter = min(d.Remaining+held, d.Limit), true, 0
+		for i := range d.Plans {
+			one := &d.Plans[i]
+			one.Remaining, one.RetryAfter = min(one.Remaining+held, one.Limit), 0
+		}
 	}
 	return d
 }

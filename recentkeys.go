@@ -33,14 +33,13 @@ func (r *recentKeys) stored(keys keySpace, plan *preparedPlan, key string) (stor
 	k := &recentKey{plan: plan}
 	if plan.parts == nil {
 		stored := keys.stored(plan, key)
-		k.key, k.stored = inside(stored, key), append(k.one[:0], stored)
+		k.key, k.stored, k.hash = inside(stored, key), append(k.one[:0], stored), hashOf(stored)
 	} else {
-		k.key = strings.Clone(key)
+		k.key, k.hash = strings.Clone(key), keys.hashOf(plan, Request{Key: key})
 		for _, one := range plan.parts {
 			k.stored = append(k.stored, keys.storedFor(one, key))
 		}
 	}
-	k.hash = hashOfAll(k.stored)
 	place.Store(k)
 	return k.stored, k.hash
 }

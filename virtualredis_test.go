@@ -7,6 +7,7 @@ import (
 	"maps"
 	"net"
 	"os"
+	"strings"
 	"sync"
 	"time"
 
@@ -84,6 +85,18 @@ func (v *VirtualRedis) MostAtOnce() int {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.most
+}
+
+// Used is how many units of a key are counted, of a plan without time.
+func (v *VirtualRedis) Used(key string) (units int64) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for stored, counts := range v.keys {
+		if strings.Contains(stored, "{"+key+"}") {
+			units += v.plan.limit - v.plan.outcome(counts.peekAt(time.Now().UnixMicro()), 1).remaining
+		}
+	}
+	return units
 }
 
 // LosePayments has the next script that takes several units never come to an end.

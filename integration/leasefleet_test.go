@@ -2,7 +2,10 @@ package integration
 
 import (
 	"encoding/json"
+	"fmt"
+	"net"
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -165,4 +168,51 @@ func TestKilledHolder(t *testing.T) {
 	t.Logf("%d of %d units are lost", lost, granted)
 	require.Positive(t, lost)
 	require.LessOrEqual(t, lost, int64(leaseMax))
+}
+
+// A node that hangs keeps what is held of its own keys, when a Client closes, and nothing that is held of others'.
+func TestCloseWhileANodeHangs(t *testing.T) {
+	t.Parallel()
+	const keys, each = 120, 8
+	c := startCluster(t, redis8)
+	rdb := c.newRedis(t, nil)
+	prefix := freshPrefix()
+	plan := ration.FixedWindow{Limit: 100_000, Window: time.Hour}
+	client := newClient(t, rdb, ration.WithPrefix(prefix))
+	limiter, err := client.Limiter("limiter", plan, ration.WithPrefetch(ration.Prefetch{Max: leaseMax, TTL: time.Minute}))
+	require.NoError(t, err)
+	granted, ofHanging := make(map[string]int64), make(map[string]bool)
+	hangs, err := rdb.MasterForKey(t.Context(), prefix+":limiter:fw1w:{tenant:0}")
+	require.NoError(t, err)
+	for i := range keys {
+		key := fmt.Sprintf("tenant:%d", i)
+		for range each {
+			d, err := byRedis(limiter.Allow(t.Context(), key))
+			require.NoError(t, err)
+			granted[key] += d.Granted
+		}
+		master, err := rdb.MasterForKey(t.Context(), prefix+":limiter:fw1w:{"+key+"}")
+		require.NoError(t, err)
+		ofHanging[key] = master.Options().Addr == hangs.Options().Addr
+	}
+	require.Greater(t, client.Stats().LeasedUnits, int64(keys))
+	_, port, err := net.SplitHostPort(hangs.Options().Addr)
+	require.NoError(t, err)
+	number, err := strconv.Atoi(port)
+	require.NoError(t, err)
+	c.signal(t, number, "STOP")
+	client.Close()
+	c.signal(t, number, "CONT")
+	c.awaitWhole(t)
+	others := 0
+	for key, units := range granted {
+		if ofHanging[key] {
+			continue
+		}
+		others++
+		used, err := rdb.Get(t.Context(), prefix+":limiter:fw1w:{"+key+"}").Int64()
+		require.NoError(t, err)
+		require.Equal(t, units, used, key)
+	}
+	require.Greater(t, others, keys/3)
 }
