@@ -10,6 +10,8 @@ stds.script = {
   read_globals = {
     'ARGV',
     'KEYS',
+    'pcall',
+    'type',
     math = { fields = { 'max', 'min' } },
     redis = { fields = { 'call' } },
     string = { fields = { 'format', 'match', 'sub' } },

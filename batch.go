@@ -3,6 +3,7 @@ package ration
 import (
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -13,8 +14,9 @@ import (
 // A call does not wait behind flushes that are late, but goes at once, beside them.
 type batcher struct {
 	executor *executor
-	shares   bool // else each call goes alone, as soon as there is a place
-	most     int  // calls on their way
+	shares   bool         // else each call goes alone, as soon as there is a place
+	most     int          // calls on their way
+	keys     atomic.Int32 // the most keys of one plan that a script call may have
 
 	mu       sync.Mutex
 	queue    callQueue // those that are not on their way

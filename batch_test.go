@@ -105,9 +105,10 @@ func newSharing(t *testing.T, plan ration.Plan, options ...ration.ClientOption) 
 	t.Cleanup(s.client.Close)
 	s.limiter, err = s.client.Limiter("search", plan)
 	require.NoError(t, err)
-	_, err = s.limiter.Allow(t.Context(), "warm") // so that the server knows the scripts
-	require.NoError(t, err)
-	_, err = s.limiter.AllowUpTo(t.Context(), "warm", 1)
+	for _, script := range ration.Scripts() {
+		require.NoError(t, rdb.ScriptLoad(t.Context(), script.Source).Err())
+	}
+	_, err = s.limiter.Allow(t.Context(), "warm") // so that it has told its fleet that it is there
 	require.NoError(t, err)
 	return s
 }
@@ -234,19 +235,21 @@ func withoutReceipt(d ration.Decision) ration.Decision {
 // Requests for other keys and of other costs travel beside them. Each is decided as if they had come in some order.
 func TestRequestsInOneFlush(t *testing.T) {
 	t.Parallel()
-	s := newSharing(t, ration.FixedWindow{Limit: 10, Window: time.Minute})
-	of := func(key string, cost int64) ration.Request { return ration.Request{Key: key, Cost: cost} }
-	d := s.take(t, of("a", 1), of("a", 8), of("b", 1), of("a", 1), of("b", 10), of("a", 1), of("c", 0))
-	calls, flushes := s.scripts()
-	require.Equal(t, 1, flushes)
-	require.Equal(t, 5, calls)
-	var allowed []bool
-	var remaining []int64
-	for _, one := range d {
-		allowed, remaining = append(allowed, one.Allowed), append(remaining, one.Remaining)
+	for keysPerCall, scriptCalls := range map[int]int{1: 5, 32: 4} {
+		s := newSharing(t, ration.FixedWindow{Limit: 10, Window: time.Minute}, ration.WithKeysPerCall(keysPerCall))
+		of := func(key string, cost int64) ration.Request { return ration.Request{Key: key, Cost: cost} }
+		d := s.take(t, of("a", 1), of("a", 8), of("b", 1), of("a", 1), of("b", 10), of("a", 1), of("c", 0))
+		calls, flushes := s.scripts()
+		require.Equal(t, 1, flushes)
+		require.Equal(t, scriptCalls, calls)
+		var allowed []bool
+		var remaining []int64
+		for _, one := range d {
+			allowed, remaining = append(allowed, one.Allowed), append(remaining, one.Remaining)
+		}
+		require.Equal(t, []bool{true, false, true, true, false, true, true}, allowed)
+		require.Equal(t, []int64{9, 7, 9, 8, 9, 7, 10}, remaining)
 	}
-	require.Equal(t, []bool{true, false, true, true, false, true, true}, allowed)
-	require.Equal(t, []int64{9, 7, 9, 8, 9, 7, 10}, remaining)
 }
 
 // What is not to be decided together with others is not: a denial that counts, units that fit, keys given for plans.
@@ -412,7 +415,7 @@ func TestHookOfAPipeline(t *testing.T) {
 			s.client = client
 			s.limiter, err = client.Limiter("search", ration.FixedWindow{Limit: 10, Window: time.Minute})
 			require.NoError(t, err)
-			for i, d := range s.take(t, ration.Request{Key: "a", Cost: 1}, ration.Request{Key: "b", Cost: 1}) {
+			for i, d := range s.take(t, ration.Request{Key: "a", Cost: 1}, ration.Request{Key: "b", Cost: 2}) {
 				require.ErrorIs(t, d.Cause, ration.ErrUnavailable, "call %d", i)
 				require.False(t, d.Allowed)
 			}

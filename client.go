@@ -44,6 +44,7 @@ func New(rdb redis.UniversalClient, options ...ClientOption) (*Client, error) {
 	config := clientConfig{
 		prefix:      defaultPrefix,
 		maxInFlight: defaultMaxInFlight,
+		keysPerCall: maxKeysPerCall,
 		breaker:     defaultBreaker,
 		localKeys:   defaultLocalKeys,
 		limiter:     limiterConfig{timeout: defaultTimeout, policy: FailLocal(), denyCache: defaultDenial},
@@ -57,7 +58,7 @@ func New(rdb redis.UniversalClient, options ...ClientOption) (*Client, error) {
 		}
 	}
 	reporter, now := newReporter(config), clockOf(rdb)
-	executor, denials := newExecutor(rdb, config.maxInFlight, config.breaker, reporter), newDenials(config.localKeys, now)
+	executor, denials := newExecutor(rdb, config, reporter), newDenials(config.localKeys, now)
 	return &Client{
 		prefix:   config.prefix,
 		limiter:  config.limiter,

@@ -34,8 +34,15 @@ func newCommand(s *script, keys, lead, args []any) command {
 	return c
 }
 
+// newCommandOf is a command of which all arguments are made.
+func newCommandOf(args []any) command {
+	c := &intsCommand{}
+	c.IntSliceCmd = *redis.NewIntSliceCmd(&c.ctx, args...)
+	return c
+}
+
 // numberOfKeys are numbers of keys as arguments, boxed once.
-var numberOfKeys = func() (boxed [maxPlans + 1]any) {
+var numberOfKeys = func() (boxed [max(maxPlans, maxKeysPerCall) + 1]any) {
 	for n := range boxed {
 		boxed[n] = strconv.Itoa(n)
 	}

@@ -1,25 +1,81 @@
 package ration
 
 import (
-	"context"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 )
 
-// errand is one command, and the calls that it fills: one call, or takes of one key, plan and cost.
+// errand is one command, and the stops that it makes: one; or takes of several keys under one plan, of one cost.
 type errand struct {
-	flush   *flush
-	order   order // of the first call
-	calls   callQueue
-	script  *script // nil: a plain command
-	command command
+	flush       *flush
+	first, last *stop
+	n           int     // stops
+	script      *script // nil: a plain command
+	command     command
+}
+
+// add adds a stop.
+func (r *errand) add(s *stop) {
+	if r.first == nil {
+		r.first = s
+	} else {
+		r.last.next = s
+	}
+	r.last = s
+	r.n++
+}
+
+// pop takes the first stop out; nil: there is none.
+func (r *errand) pop() *stop {
+	s := r.first
+	if s != nil {
+		r.first, s.next = s.next, nil
+		r.n--
+	}
+	return s
 }
 
 // prepare makes the command.
 func (r *errand) prepare() {
-	r.script, r.command = r.order.scriptFor(r.calls.n), r.order.commandFor(r.calls.n)
+	o := &r.first.order
+	if r.n > 1 {
+		r.script, r.command = o.take.many, commandForMany(r.first, r.n)
+	} else {
+		r.script, r.command = o.scriptFor(r.first.calls.n), o.commandFor(r.first.calls.n)
+	}
 	*r.command.context() = r.flush.context
+}
+
+// commandForMany is the command that makes n stops.
+func commandForMany(first *stop, n int) command {
+	plan := first.order.take
+	args := make([]any, 0, 3+n+1+len(plan.args)+n)
+	args = append(args, "evalsha", plan.many.digest, numberOfKeys[n])
+	for s := first; s != nil; s = s.next {
+		args = append(args, s.order.keys[0])
+	}
+	args = append(append(args, plan.cost(first.order.cost)), plan.args...)
+	for s := first; s != nil; s = s.next {
+		args = append(args, int64(s.calls.n))
+	}
+	return newCommandOf(args)
+}
+
+// calls is how many calls it is for.
+func (r *errand) calls() (n int) {
+	for s := r.first; s != nil; s = s.next {
+		n += s.calls.n
+	}
+	return n
+}
+
+// errorOf is how it ended, of so many, when sending them ended with an error.
+func (r *errand) errorOf(err error, of int) error {
+	if of == 1 || err == nil || !isOfCommands(err) {
+		return err
+	}
+	return r.command.Err()
 }
 
 // isToBeSentAgain says whether an error means that the script did not run, and that it should be sent once more: in full, where Redis does
@@ -68,8 +124,8 @@ func (r *errand) sendAgain(err error) error {
 
 // isWanted says that somebody waits for an answer still.
 func (r *errand) isWanted() bool {
-	for c := r.calls.first; c != nil; c = c.behind {
-		if c.isWaiting() {
+	for s := r.first; s != nil; s = s.next {
+		if s.isWanted() {
 			return true
 		}
 	}
@@ -78,8 +134,10 @@ func (r *errand) isWanted() bool {
 
 // sleep pauses because of an error, as long as anybody waits.
 func (r *errand) sleep(pause time.Duration, because error) {
-	for c := r.calls.first; c != nil; c = c.behind {
-		c.again.Store(&because)
+	for s := r.first; s != nil; s = s.next {
+		for c := s.calls.first; c != nil; c = c.behind {
+			c.again.Store(&because)
+		}
 	}
 	select {
 	case <-time.After(pause):
@@ -87,77 +145,88 @@ func (r *errand) sleep(pause time.Duration, because error) {
 	}
 }
 
-// answered ends the errand by how its command ended.
-func (r *errand) answered(err error) {
-	if err != nil {
-		// The answer is not looked at: a hook that returned early may still be writing it.
+// answered ends the errand by how its command ended, but for the stops that are to be made by themselves.
+func (r *errand) answered(err error) (apart []errand) {
+	switch {
+	case err == nil:
+		// Only now the answer is looked at: a hook that returned early may still be writing it.
+		return r.handBack(r.command.answer())
+	case r.n > 1 && isOfKeysTogether(err):
+		if redis.HasErrorPrefix(err, "CROSSSLOT") {
+			r.flush.batcher.keys.Store(1)
+		}
+		for s := r.pop(); s != nil; s = r.pop() {
+			apart = append(apart, alone(r.flush, s))
+		}
+		return apart
+	default:
 		r.failed(refused(err))
-		return
-	}
-	answer := r.command.answer()
-	if r.script != nil {
-		if err := r.script.checkFields(answer); err != nil {
-			r.failed(err)
-			return
-		}
-	}
-	if r.calls.n == 1 {
-		if c := r.calls.pop(); !r.flush.finish(c, answer, answer, nil) {
-			r.leave(c, answer, nil)
-		}
-		return
-	}
-	if _, err := r.order.take.afterTake(answer, r.order.cost, int64(r.calls.n)); err != nil {
-		r.failed(err)
-		return
-	}
-	r.share(answer)
-}
-
-// share gives each of the calls its part of an answer to all: those whose callers wait are granted first, in the order they came, and
-// what is left after them is for what the others have left behind.
-func (r *errand) share(answer []int64) {
-	var left callQueue
-	nth := int64(0)
-	of := func() []int64 { return r.order.take.answerOf(answer, r.order.cost, nth) }
-	for c := r.calls.pop(); c != nil; c = r.calls.pop() {
-		if r.flush.finish(c, of(), answer, nil) {
-			nth++
-		} else {
-			left.push(c)
-		}
-	}
-	for c := left.pop(); c != nil; c = left.pop() {
-		r.leave(c, of(), nil)
-		nth++
+		return nil
 	}
 }
 
-// failed ends the errand with an error for all its calls, if it has not ended.
-func (r *errand) failed(err error) {
-	if r.calls.n == 0 {
-		return
-	}
-	e := r.flush.batcher.executor
-	if !isAnswered(err) {
-		e.slots.doubt(context.Background())
-	}
-	for c := r.calls.pop(); c != nil; c = r.calls.pop() {
-		if !r.flush.finish(c, nil, nil, err) {
-			if !isAnswered(err) {
-				c.lane.breaker.learn(err)
+// isOfKeysTogether says that a script did not run because of one of its keys, or because they are not all of one slot.
+func isOfKeysTogether(err error) bool {
+	return redis.HasErrorPrefix(err, "CROSSSLOT") || redis.HasErrorPrefix(err, "NOPERM")
+}
+
+// alone is an errand with one stop only.
+func alone(f *flush, s *stop) errand {
+	r := errand{flush: f}
+	r.add(s)
+	return r
+}
+
+// handBack hands back the calls with what Redis answered, but for the stops that it could not decide.
+func (r *errand) handBack(answer []int64) (apart []errand) {
+	if r.n == 1 {
+		if r.script != nil {
+			if err := r.script.checkFields(answer); err != nil {
+				r.failed(err)
+				return nil
 			}
-			r.leave(c, nil, err)
 		}
+		r.first.answered(r.flush, answer)
+		return nil
 	}
+	fields := r.first.order.take.take.fields
+	if err := r.script.checkLength(answer, r.n*fields); err != nil {
+		r.failed(err)
+		return nil
+	}
+	for s := r.pop(); s != nil; s = r.pop() {
+		switch answer[0] {
+		case undecided:
+			apart = append(apart, alone(r.flush, s))
+		case undecidedLate:
+			s.failed(r.flush, refused(errLate))
+		default:
+			s.answered(r.flush, answer[:fields:fields])
+		}
+		answer = answer[fields:]
+	}
+	return apart
 }
 
-// leave hands on how a call ended to what its caller has left behind, which may take as long as a call.
-func (r *errand) leave(c *call, answer []int64, err error) {
-	e := r.flush.batcher.executor
-	e.running.Add(1)
-	go func() {
-		defer e.running.Done()
-		c.late.end(answer, err)
-	}()
+// What the script for several keys replies of one that it could not decide.
+const (
+	undecided     = -1 // for something else is stored there, say: nothing was charged, and asked for alone it has its own error
+	undecidedLate = -2 // it may be charged
+)
+
+// errLate is why that is, in the words of Redis.
+const errLate = forbidden("NOPERM the user may not run every command of the script")
+
+type forbidden string
+
+func (e forbidden) Error() string { return string(e) }
+
+// RedisError marks it as an answer of Redis.
+func (forbidden) RedisError() {}
+
+// failed ends the errand with an error for all its calls that have not ended.
+func (r *errand) failed(err error) {
+	for s := r.first; s != nil; s = s.next {
+		s.failed(r.flush, err)
+	}
 }

@@ -26,13 +26,13 @@ type executor struct {
 	running  sync.WaitGroup
 }
 
-func newExecutor(rdb redis.UniversalClient, maxInFlight int, b Breaker, r *reporter) *executor {
+func newExecutor(rdb redis.UniversalClient, c clientConfig, r *reporter) *executor {
 	e := &executor{
 		rdb:      rdb,
 		reporter: r,
 		closed:   make(chan struct{}),
 	}
-	e.lanes = newLanes(e, maxInFlight, b)
+	e.lanes = newLanes(e, c)
 	e.calls.New = func() any { return newCall(e) }
 	e.flushes.New = newFlush
 	e.slots.client, _ = rdb.(stateReloader)
@@ -197,19 +197,18 @@ func (e *executor) process(cmd command) (err error) {
 	return e.rdb.Process(cmd.context(), cmd)
 }
 
-// pipeline sends the commands of a flush at once, and reads their answers.
-func (e *executor) pipeline(f *flush) (err error) {
+// pipeline sends the commands of errands at once, and reads their answers.
+func (e *executor) pipeline(ctx callContext, errands []errand) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = panicked(p)
 		}
 	}()
-	ctx := f.context // hooks may keep it
 	pipe := e.rdb.Pipeline()
-	for i := range f.errands {
-		_ = pipe.Process(&ctx, f.errands[i].command) // only adds it
+	for i := range errands {
+		_ = pipe.Process(&ctx, errands[i].command) // only adds it
 	}
-	_, err = pipe.Exec(&ctx)
+	_, err = pipe.Exec(&ctx) // a hook may keep the context
 	return err
 }
 

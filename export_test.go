@@ -121,10 +121,11 @@ type Script struct {
 func Scripts() []Script {
 	var all []Script
 	for _, s := range []script{
-		fixedWindowPeek, fixedWindowRefund, fixedWindowTake, fleetBeat, gcraOne, gcraPeek, gcraRefund, gcraTake,
-		multiPlanPeek, multiPlanRefund, multiPlanTake,
-		slidingLogPeek, slidingLogRefund, slidingLogTake, slidingWindowPeek, slidingWindowRefund, slidingWindowTake,
-		tokenBucketPeek, tokenBucketRefund, tokenBucketTake,
+		fixedWindowMany, fixedWindowPeek, fixedWindowRefund, fixedWindowTake, fleetBeat,
+		gcraMany, gcraOne, gcraPeek, gcraRefund, gcraTake, multiPlanPeek, multiPlanRefund, multiPlanTake,
+		slidingLogPeek, slidingLogRefund, slidingLogTake,
+		slidingWindowMany, slidingWindowPeek, slidingWindowRefund, slidingWindowTake,
+		tokenBucketMany, tokenBucketPeek, tokenBucketRefund, tokenBucketTake,
 	} {
 		all = append(all, Script{s.name, *s.source, s.digest.(string), s.fields})
 	}
@@ -144,6 +145,8 @@ func ScriptArguments(plan Plan, verb string) (int, error) {
 		return len(prepared.taken(reply{}, 1)) + len(prepared.argsRefund), nil
 	case "one":
 		return len([]string{"cost"}) + len(prepared.args), nil
+	case "many":
+		return len([]string{"cost", "counts"}) + len(prepared.args), nil
 	default:
 		return len([]string{"cost", "count"}) + len(prepared.args), nil
 	}

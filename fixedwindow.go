@@ -102,6 +102,7 @@ func (p FixedWindow) prepare() (*preparedPlan, error) {
 		kind:         "fw1",
 		limit:        p.Limit,
 		take:         &fixedWindowTake,
+		many:         &fixedWindowMany,
 		peek:         &fixedWindowPeek,
 		refund:       &fixedWindowRefund,
 		args:         args(mode),

@@ -74,6 +74,7 @@ func (p GCRA) prepare() (*preparedPlan, error) {
 		limit:      p.Burst,
 		unit:       rate.den,
 		take:       &gcraTake,
+		many:       &gcraMany,
 		one:        &gcraOne,
 		peek:       &gcraPeek,
 		refund:     &gcraRefund,

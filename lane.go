@@ -64,17 +64,22 @@ const maxLanes = 1024
 
 // newLanes makes those of an executor. Calls share flushes where all are for one server: one that does not answer would have the calls for
 // others wait.
-func newLanes(e *executor, maxInFlight int, b Breaker) *lanes {
-	l := &lanes{probe: b.Probe}
+//
+// Only where the redis client has no other server, keys that need not be of one slot share script calls.
+func newLanes(e *executor, c clientConfig) *lanes {
+	l := &lanes{probe: c.breaker.Probe}
 	l.open = func(node string, shares bool) *lane {
 		return &lane{
 			node:    node,
-			batcher: &batcher{executor: e, shares: shares, most: maxInFlight},
-			breaker: newBreaker(node, b, e.reporter.breakerChanged),
+			batcher: &batcher{executor: e, shares: shares, most: c.maxInFlight},
+			breaker: newBreaker(node, c.breaker, e.reporter.breakerChanged),
 		}
 	}
 	_, isSingle := e.rdb.(*redis.Client)
 	l.one = l.open(addressOf(e.rdb), isSingle)
+	if isSingle {
+		l.one.batcher.keys.Store(int32(c.keysPerCall))
+	}
 	if cluster, ok := e.rdb.(masterFinder); ok {
 		l.cluster, l.slots, l.byNode = cluster, make([]atomic.Pointer[lane], clusterSlots), make(map[string]*lane)
 	}

@@ -184,7 +184,7 @@ func (s *leases) hold(p *prefetcher, a asked, l *lease, answer []int64, units, s
 	defer s.asked.Done()
 	span, isFinal := p.leaseSpan(a.plan, answer)
 	h := holding{
-		answer: answer, heardAt: s.clock(), until: sentAt + int64(span/time.Microsecond),
+		answer: slices.Clone(answer), heardAt: s.clock(), until: sentAt + int64(span/time.Microsecond),
 		units: int32(units), left: int32(units), isFinal: isFinal,
 	}
 	shard, now := s.find(p.Limiter, a)

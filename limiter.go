@@ -12,8 +12,9 @@ import (
 //
 // Every decision is one round trip at most, one script call on one key, of a [MultiPlan] on one for each plan, which it writes only
 // when it grants, or to mend the key. While four round trips are on their way to a server, requests that come wait for the next, and share
-// it; those for one key of one cost share a script call too, and are decided as if they had come one by one. What was denied just now is
-// denied without a round trip, and what was taken ahead is granted without one: see [WithDenyCache] and [WithPrefetch]. A denial is a Decision and never an error; and so is what the [FailurePolicy] decides when Redis gives
+// it; those for one key of one cost share a script call too, and are decided as if they had come one by one, and so may those for several
+// keys: see [WithKeysPerCall]. What was denied just now is denied without a round trip, and what was taken ahead is granted without one: see
+// [WithDenyCache] and [WithPrefetch]. A denial is a Decision and never an error; and so is what the [FailurePolicy] decides when Redis gives
 // no answer in time, or a fault. The errors are mistakes of the call (ErrInvalidKey, ErrInvalidCost, *[CostError], *[PlanError],
 // ErrPlanKind, *[CrossSlotError]: nothing was sent), the end of ctx, and ErrClosed.
 type Limiter struct {

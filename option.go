@@ -25,6 +25,7 @@ type Option interface {
 type clientConfig struct {
 	prefix      string
 	maxInFlight int
+	keysPerCall int
 	breaker     Breaker
 	localKeys   int
 
@@ -98,6 +99,22 @@ func WithMaxInFlight(n int) ClientOption {
 			return fmt.Errorf("%w: WithMaxInFlight: is %d: must be at least 1", ErrInvalidOption, n)
 		}
 		c.maxInFlight = n
+		return nil
+	})
+}
+
+// WithKeysPerCall sets for how many keys, 1 to 32, a script call may decide that one *redis.Client sends: requests that wait for the same
+// round trip, of one plan and cost, share script calls, which costs the server and this process about half of the time. Unless set, it is
+// 32. It is 1 by itself for any other redis client, and once Redis has answered that keys are of different slots (CROSSSLOT).
+//
+// Set it to 1 where the *redis.Client talks to a proxy that sends a whole command to the server of its first key, such as Envoy's or
+// twemproxy: a key would be counted now on one server and now on another.
+func WithKeysPerCall(n int) ClientOption {
+	return clientOption(func(c *clientConfig) error {
+		if n < 1 || n > maxKeysPerCall {
+			return fmt.Errorf("%w: WithKeysPerCall: is %d: must be 1 to %d", ErrInvalidOption, n, maxKeysPerCall)
+		}
+		c.keysPerCall = n
 		return nil
 	})
 }

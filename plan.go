@@ -36,6 +36,7 @@ type preparedPlan struct {
 
 	take, peek, refund *script
 	one                *script // take for one request, where that has a script of its own
+	many               *script // take for several keys, where there is one
 	// args are the plan's numbers for the scripts that take and peek, boxed once. argsUpTo are those where one request takes
 	// what fits, and argsRefund those for the script that gives back.
 	args, argsUpTo, argsRefund []any

@@ -39,7 +39,8 @@ func TestScriptHeaders(t *testing.T) {
 	}
 	plans["multiplan"] = all
 	scripts := ration.Scripts()
-	require.Len(t, scripts, 3*len(plans)+2)
+	require.Len(t, scripts, 3*len(plans)+len([]string{"gcra_one", "fleet_beat"})+
+		len([]string{"fixedwindow_many", "slidingwindow_many", "tokenbucket_many", "gcra_many"}))
 	for _, s := range scripts {
 		t.Run(s.Name, func(t *testing.T) {
 			t.Parallel()
@@ -58,7 +59,13 @@ func TestScriptHeaders(t *testing.T) {
 				require.Contains(t, header["Reply"], "of each plan what its own script replies")
 				require.Zero(t, s.Fields)
 			} else {
-				require.Equal(t, "key", header["KEYS"])
+				if verb == "many" {
+					require.Equal(t, "keys", header["KEYS"])
+					require.Contains(t, header["ARGV"], "; of each key: count requests")
+					require.True(t, strings.HasPrefix(header["Reply"], "of each key: granted requests, below 0 where there is no decision; "))
+				} else {
+					require.Equal(t, "key", header["KEYS"])
+				}
 				require.NotContains(t, code, "KEYS[2]")
 				arguments := 1 // of the fleet, the process
 				if name != "fleet" {
@@ -69,10 +76,17 @@ func TestScriptHeaders(t *testing.T) {
 				require.Len(t, strings.Split(header["ARGV"], "; "), arguments, "ARGV")
 
 				fields := strings.Split(header["Reply"], "; ")
-				require.Len(t, fields, s.Fields)
-				returned := replyTable.FindStringSubmatch(s.Source)
-				require.NotNil(t, returned, "integers are returned")
-				require.Len(t, splitList(returned[1]+"}"), len(fields), "Reply")
+				if verb == "many" {
+					require.Zero(t, s.Fields)
+					require.Contains(t, code, fmt.Sprintf("reply, fields, arguments = {}, %d, %d\n", len(fields), arguments-1))
+					require.Contains(t, code, fmt.Sprintf("reply[filled + %d]", len(fields)), "Reply")
+					require.NotContains(t, code, fmt.Sprintf("reply[filled + %d]", len(fields)+1), "Reply")
+				} else {
+					require.Len(t, fields, s.Fields)
+					returned := replyTable.FindStringSubmatch(s.Source)
+					require.NotNil(t, returned, "integers are returned")
+					require.Len(t, splitList(returned[1]+"}"), len(fields), "Reply")
+				}
 			}
 
 			var used []string

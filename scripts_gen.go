@@ -4,6 +4,11 @@ package ration
 
 import _ "embed"
 
+//go:embed scripts/fixedwindow_many.lua
+var fixedWindowManySource string
+
+var fixedWindowMany = script{name: "fixedwindow_many", source: &fixedWindowManySource, digest: "6017350f8c02c9feecf75c6b6382b58dc35d75b3", fields: 0}
+
 //go:embed scripts/fixedwindow_peek.lua
 var fixedWindowPeekSource string
 
@@ -23,6 +28,11 @@ var fixedWindowTake = script{name: "fixedwindow_take", source: &fixedWindowTakeS
 var fleetBeatSource string
 
 var fleetBeat = script{name: "fleet_beat", source: &fleetBeatSource, digest: "3f47da36725831d1670ff775677d9b669bcccb0d", fields: 2}
+
+//go:embed scripts/gcra_many.lua
+var gcraManySource string
+
+var gcraMany = script{name: "gcra_many", source: &gcraManySource, digest: "c911412f000c31fb83864dd3f19bfc9f43bb598b", fields: 0}
 
 //go:embed scripts/gcra_one.lua
 var gcraOneSource string
@@ -74,6 +84,11 @@ var slidingLogTakeSource string
 
 var slidingLogTake = script{name: "slidinglog_take", source: &slidingLogTakeSource, digest: "b42a92b549e280b27c3c79b1a48bcf8fc31ff739", fields: 6}
 
+//go:embed scripts/slidingwindow_many.lua
+var slidingWindowManySource string
+
+var slidingWindowMany = script{name: "slidingwindow_many", source: &slidingWindowManySource, digest: "f65db2577130b445e7b8720c0b347843fd76afbf", fields: 0}
+
 //go:embed scripts/slidingwindow_peek.lua
 var slidingWindowPeekSource string
 
@@ -88,6 +103,11 @@ var slidingWindowRefund = script{name: "slidingwindow_refund", source: &slidingW
 var slidingWindowTakeSource string
 
 var slidingWindowTake = script{name: "slidingwindow_take", source: &slidingWindowTakeSource, digest: "60f795fb9837800aeb7283f3545e0178d64e4d2f", fields: 4}
+
+//go:embed scripts/tokenbucket_many.lua
+var tokenBucketManySource string
+
+var tokenBucketMany = script{name: "tokenbucket_many", source: &tokenBucketManySource, digest: "91e43f8a120768d88ea15f961144a1a650c3cf2b", fields: 0}
 
 //go:embed scripts/tokenbucket_peek.lua
 var tokenBucketPeekSource string

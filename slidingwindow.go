@@ -55,6 +55,7 @@ func (p SlidingWindow) prepare() (*preparedPlan, error) {
 		kind:       "sw1",
 		limit:      p.Limit,
 		take:       &slidingWindowTake,
+		many:       &slidingWindowMany,
 		peek:       &slidingWindowPeek,
 		refund:     &slidingWindowRefund,
 		args:       args,

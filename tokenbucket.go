@@ -70,6 +70,7 @@ func (p TokenBucket) prepare() (*preparedPlan, error) {
 		kind:       "tb1",
 		limit:      p.Burst,
 		take:       &tokenBucketTake,
+		many:       &tokenBucketMany,
 		peek:       &tokenBucketPeek,
 		refund:     &tokenBucketRefund,
 		args:       args,

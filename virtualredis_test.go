@@ -221,12 +221,6 @@ func (v *VirtualRedis) run(cmd redis.Cmder) error {
 		cmd.(interface{ SetVal(val []int64) }).SetVal([]int64{int64(len(v.there)), 3_000_000})
 		return nil
 	}
-	key := args[3].(string)
-	counts := v.keys[key]
-	if counts == nil {
-		counts = v.plan.newTwin()
-		v.keys[key] = counts
-	}
 	now := time.Now().UnixMicro()
 	number := func(i int) int64 {
 		var n int64
@@ -235,6 +229,18 @@ func (v *VirtualRedis) run(cmd redis.Cmder) error {
 		}
 		return n
 	}
+	if v.plan.many != nil && args[1] == v.plan.many.digest {
+		n := int(number(2))
+		cost, counts, replies := number(3+n)/v.plan.unitOf(), len(args)-n, []int64(nil)
+		for i := range n {
+			r := v.counts(args[3+i]).takeAt(now, cost, number(counts+i), false)
+			replies = append(replies, r[:v.plan.take.fields]...)
+		}
+		v.runs["take"]++
+		cmd.(interface{ SetVal(val []int64) }).SetVal(replies)
+		return nil
+	}
+	counts := v.counts(args[3])
 	var r reply
 	var ran *script
 	verb := "take"
@@ -255,6 +261,16 @@ func (v *VirtualRedis) run(cmd redis.Cmder) error {
 	v.runs[verb]++
 	cmd.(interface{ SetVal(val []int64) }).SetVal(append([]int64(nil), r[:ran.fields]...))
 	return nil
+}
+
+// counts are those of a stored key.
+func (v *VirtualRedis) counts(key any) twin {
+	known := v.keys[key.(string)]
+	if known == nil {
+		known = v.plan.newTwin()
+		v.keys[key.(string)] = known
+	}
+	return known
 }
 
 // virtualError is an error that Redis answers.

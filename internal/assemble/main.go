@@ -1,7 +1,7 @@
 // Command assemble builds the Lua scripts of package ration from their parts, so that the arithmetic of a plan is written
 // once however many scripts use it.
 //
-// It reads scripts/parts and writes, for each operation (a part whose name ends in a verb: take, one, peek, refund, beat):
+// It reads scripts/parts and writes, for each operation (a part whose name ends in a verb: take, one, many, peek, refund, beat):
 //
 //   - scripts/OPERATION.lua: its text, with each part that it names by a line "--@ PART" in the place of that line; parts
 //     name parts likewise. A part is a run of statements and not a function: it reads and sets local variables, which its
@@ -26,7 +26,7 @@ import (
 	"text/template"
 )
 
-var operationName = regexp.MustCompile(`^[a-z]+_(take|one|peek|refund|beat)$`)
+var operationName = regexp.MustCompile(`^[a-z]+_(take|one|many|peek|refund|beat)$`)
 
 // replyHeader is the line of a script's header that lists the integers of its reply.
 var replyHeader = regexp.MustCompile(`(?m)^-- Reply: .*$`)
@@ -50,6 +50,7 @@ var spelling = map[string]string{
 	"fleet":         "fleet",
 	"take":          "Take",
 	"one":           "One",
+	"many":          "Many",
 	"peek":          "Peek",
 	"refund":        "Refund",
 	"beat":          "Beat",
@@ -99,7 +100,7 @@ func assemble(root string) error {
 		plan, verb, _ := strings.Cut(name, "_")
 		header := replyHeader.FindString(string(script))
 		fields := strings.Count(header, ";") + 1
-		if strings.Contains(header, "of each plan") {
+		if strings.Contains(header, "of each ") {
 			fields = 0
 		}
 		operations = append(operations, operation{
