@@ -49,11 +49,25 @@ func (b *batcher) join(c *call) {
 func (b *batcher) withdraw(c *call) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if c.flush != nil {
+	if c.flush != nil || c.isFinished() {
 		return false
 	}
 	b.queue.remove(c)
 	return true
+}
+
+// refuse ends the calls that have not been sent, but for those that undo something.
+func (b *batcher) refuse(err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for c := b.queue.first; c != nil; {
+		behind := c.behind
+		if !c.isUndo {
+			b.queue.remove(c)
+			c.finish(nil, nil, err)
+		}
+		c = behind
+	}
 }
 
 // land ends a flush, and starts the next. Whoever it has answered may ask for more first, and be of the next.

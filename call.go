@@ -21,13 +21,15 @@ type call struct {
 	latest []int64 // the answer to the last of those that were filled together; else answer
 	err    error
 
-	isUndo bool                  // see executor.undo
-	again  atomic.Pointer[error] // why the script was to be sent again, at last
-	state  atomic.Int32
-	late   *lateAnswer              // of a call whose caller has left
-	ask    func() (struct{}, error) // has the call sent, and waits
-	done   chan struct{}            // receives once, when the call has finished and its caller waits
-	timer  *time.Timer
+	isUndo       bool                  // see executor.undo
+	isTimed      bool                  // the timer was started
+	isOverlapped bool                  // it finished in the moment in which its caller wanted to leave
+	again        atomic.Pointer[error] // why the script was to be sent again, at last
+	state        atomic.Int32
+	late         *lateAnswer              // of a call whose caller has left
+	ask          func() (struct{}, error) // has the call sent, and waits
+	done         chan struct{}            // receives once when the call has finished and its caller waits, and once when its time is over
+	timer        *time.Timer              // has done receive
 
 	before, behind *call  // in its queue
 	flush          *flush // that carries it; with the batcher's lock until then
@@ -41,23 +43,27 @@ const (
 )
 
 func newCall(e *executor) *call {
-	timer := time.NewTimer(time.Hour)
-	timer.Stop()
-	c := &call{
-		done:  make(chan struct{}, 1),
-		timer: timer,
-	}
+	c := &call{done: make(chan struct{}, 2)}
+	c.timer = time.AfterFunc(time.Hour, func() { c.done <- struct{}{} })
+	c.timer.Stop()
 	c.ask = func() (struct{}, error) { return struct{}{}, e.wait(c) }
 	return c
 }
 
-func (c *call) reset() {
-	c.timer.Stop()
+// reset makes the call ready for later use, unless done may still receive something.
+func (c *call) reset() (isReady bool) {
+	if c.isTimed && !c.timer.Stop() || c.isOverlapped {
+		return false
+	}
 	c.ctx, c.lane, c.order, c.answer, c.latest, c.err = nil, nil, order{}, nil, nil, nil
-	c.late, c.isUndo, c.flush = nil, false, nil
+	c.late, c.isUndo, c.flush, c.isTimed = nil, false, nil, false
 	c.again.Store(nil)
 	c.state.Store(callWaiting)
+	return true
 }
+
+// isFinished says that there is an answer, or an error.
+func (c *call) isFinished() bool { return c.state.Load() == callFinished }
 
 // isWaiting says that the caller waits still.
 func (c *call) isWaiting() bool { return c.state.Load() == callWaiting }

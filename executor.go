@@ -111,45 +111,35 @@ func (e *executor) ping(ctx context.Context, timeout time.Duration) error {
 
 // wait has a call sent and waits for its answer, for the timeout and for the context.
 func (e *executor) wait(c *call) error {
+	c.isTimed = true
 	c.timer.Reset(c.timeout)
 	if !e.join(c) {
 		return ErrClosed
 	}
-	closed := e.closed
-	if c.isUndo {
-		closed = nil
-	}
 	var ended error
-	for ended == nil {
-		select {
-		case <-c.done:
+	select {
+	case <-c.done:
+		if c.isFinished() {
 			return c.err
-		case <-closed:
-			if c.lane.batcher.withdraw(c) {
-				return ErrClosed
-			}
-			closed = nil // it is on its way
-		case <-c.timer.C:
-			e.reporter.timeouts.Add(1)
-			if c.lane.batcher.withdraw(c) {
-				return c.notSentError()
-			}
-			e.slots.doubt(c.ctx)
-			ended = c.timeoutError()
-		case <-c.ctx.Done():
-			ended = endOf(c.ctx)
-			if c.lane.batcher.withdraw(c) {
-				return ended
-			}
+		}
+		e.reporter.timeouts.Add(1)
+		if c.lane.batcher.withdraw(c) {
+			return c.notSentError()
+		}
+		e.slots.doubt(c.ctx)
+		ended = c.timeoutError()
+	case <-c.ctx.Done():
+		ended = endOf(c.ctx)
+		if c.lane.batcher.withdraw(c) {
+			return ended
 		}
 	}
 	c.late = &lateAnswer{}
 	if c.leave() {
 		return ended
 	}
-	c.late = nil
 	// The answer came in the same moment: a grant is not thrown away.
-	<-c.done
+	c.late, c.isOverlapped = nil, true
 	return c.err
 }
 
@@ -246,17 +236,17 @@ func (e *executor) newCall(ctx context.Context, timeout time.Duration, lane *lan
 
 // recycle keeps a call for later use, unless the flush that it was left in does.
 func (e *executor) recycle(c *call) {
-	if c.state.Load() != callLeft {
-		c.reset()
+	if c.state.Load() != callLeft && c.reset() {
 		e.calls.Put(c)
 	}
 }
 
-// close refuses further calls and waits for those on their way, at most for grace.
+// close refuses further calls, and those that have not been sent, and waits for those on their way, at most for grace.
 func (e *executor) close(grace time.Duration) {
 	e.starting.Lock()
 	if !e.isClosed() {
 		close(e.closed)
+		e.lanes.refuse(ErrClosed)
 	}
 	e.starting.Unlock()
 

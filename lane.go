@@ -86,15 +86,25 @@ func newLanes(e *executor, c clientConfig) *lanes {
 	return l
 }
 
-// inFlight is how many calls are on their way.
-func (l *lanes) inFlight() int64 {
+// each does something with each lane.
+func (l *lanes) each(do func(*lane)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	n := l.one.batcher.callsInFlight()
+	do(l.one)
 	for _, lane := range l.byNode {
-		n += lane.batcher.callsInFlight()
+		do(lane)
 	}
-	return int64(n)
+}
+
+// inFlight is how many calls are on their way.
+func (l *lanes) inFlight() (n int64) {
+	l.each(func(lane *lane) { n += int64(lane.batcher.callsInFlight()) })
+	return n
+}
+
+// refuse ends the calls that have not been sent.
+func (l *lanes) refuse(err error) {
+	l.each(func(lane *lane) { lane.batcher.refuse(err) })
 }
 
 // breakersOpen is how many of the nodes that have slots are not asked, but for probes.

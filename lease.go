@@ -47,6 +47,7 @@ type lease struct {
 	holdings []holding // in the order in which they were granted, mostHoldings at most
 	size     int32     // units of the last, at first
 	pending  int32     // units that were asked for
+	took     int64     // microseconds, from when the last were asked for until they were there
 	isReset  bool      // Redis has forgotten what was granted
 }
 
@@ -63,9 +64,10 @@ type holding struct {
 
 // spending is what was taken off a holding.
 type spending struct {
-	answer  []int64 // nil: there is none
-	later   int64   // units of the grant behind it
-	heardAt int64   // microseconds; 0: just now
+	answer []int64 // nil: there is none
+	later  int64   // units of the grant behind it
+	isHeld bool    // else it was granted just now
+	age    time.Duration
 }
 
 func newLeases(e *executor, d *denials, most int, now clock) *leases {
@@ -112,13 +114,14 @@ func (s *leases) spend(p *prefetcher, a asked, units int64) (spent spending, ref
 		if h := &l.holdings[i]; int64(h.left) >= units {
 			h.left -= int32(units)
 			s.units.Add(-units)
-			spent = spending{h.answer, int64(h.left), h.heardAt}
+			spent = spending{answer: h.answer, later: int64(h.left), isHeld: true, age: micros(now - h.heardAt)}
 			break
 		}
 	}
 	l.dropEmpty()
 	held := l.held()
-	if spent.answer == nil || l.pending > 0 || held > int64(l.size)/2 || len(l.holdings) == mostHoldings || s.isClosed.Load() {
+	if spent.answer == nil || l.pending > 0 || held > int64(l.size)/2 || len(l.holdings) == mostHoldings || s.isClosed.Load() ||
+		l.runsOut(held, now) {
 		return spent, 0, nil
 	}
 	if refill = min(s.sizeOf(p, a, now), p.config.Max-held); refill < 2 {
@@ -127,6 +130,16 @@ func (s *leases) spend(p *prefetcher, a asked, units int64) (spent spending, ref
 	l.pending = int32(refill)
 	s.asked.Add(1)
 	return spent, refill, l
+}
+
+// runsOut says that what is held is used up before more could be there, at the pace of the last grant: then whoever finds nothing asks for
+// as much as may be held, at once, rather than somebody now for the part that was used.
+func (l *lease) runsOut(held, now int64) bool {
+	if len(l.holdings) == 0 {
+		return true
+	}
+	last := &l.holdings[len(l.holdings)-1]
+	return held*(now-last.heardAt) < int64(last.units-last.left)*l.took
 }
 
 func (l *lease) isUnder(plan *preparedPlan) bool { return l.plan.isSame(plan) }
@@ -189,7 +202,7 @@ func (s *leases) hold(p *prefetcher, a asked, l *lease, answer []int64, units, s
 	}
 	shard, now := s.find(p.Limiter, a)
 	defer shard.mu.Unlock()
-	l.pending = 0
+	l.pending, l.took = 0, h.heardAt-sentAt
 	switch {
 	case units == 0 || l.isReset:
 	case now != l || s.isClosed.Load() || h.until <= h.heardAt:

@@ -252,7 +252,7 @@ func (l *Limiter) ask(ctx context.Context, timeout time.Duration, a asked) (Deci
 	if err != nil {
 		return Decision{}, answer.late, err
 	}
-	l.lines.decidedAt.Store(nanos())
+	l.lines.decided()
 	if l.isLocal {
 		l.local.learn(a, answer.latest)
 	}

@@ -75,7 +75,7 @@ type limiterLines struct {
 	degraded, denied lineLimit
 	// degradedAt is when the last decision without Redis was made, nanos, until it is told that Redis decides again; 0: told.
 	degradedAt atomic.Int64
-	// decidedAt is when Redis last decided, nanos: what is granted of a lease may be from before the outage, and what is denied by memory too.
+	// decidedAt is when Redis last decided since then, nanos: what is granted of a lease may be from before the outage, and what is denied by memory too.
 	decidedAt atomic.Int64
 }
 
@@ -118,6 +118,13 @@ func (r *reporter) logRest(some *lineLimit, level slog.Level, limiter, message s
 			r.log(context.Background(), level, message+", more", attrs...)
 		}
 	})
+}
+
+// decided notes that Redis has decided, if that is to be told.
+func (l *limiterLines) decided() {
+	if l.degradedAt.Load() != 0 {
+		l.decidedAt.Store(nanos())
+	}
 }
 
 // logDecision writes a line about a decision that Redis did not make, or denied.

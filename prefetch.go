@@ -67,14 +67,14 @@ func (s *prefetcher) take(ctx context.Context, timeout time.Duration, a asked) (
 		return Decision{}, err
 	}
 	s.presence.use()
-	begin := nanos()
-	left := func() time.Duration { return timeout - time.Duration(nanos()-begin) }
 	// Before Redis decides under another plan, and perhaps changes what is stored, what is held under the first goes back.
 	if l, all := s.leases.change(s.Limiter, a); len(all) > 0 {
+		begin := nanos()
 		s.leases.returnNow(ctx, timeout/2, l, all)
+		timeout -= time.Duration(nanos() - begin)
 	}
 	if a.cost == 0 {
-		d, err := s.next.take(ctx, left(), a)
+		d, err := s.next.take(ctx, timeout, a)
 		return s.withHeld(a, d), err
 	}
 	if spent, refill, l := s.leases.spend(s, a, a.units()); spent.answer != nil {
@@ -83,6 +83,8 @@ func (s *prefetcher) take(ctx context.Context, timeout time.Duration, a asked) (
 		}
 		return s.granted(a, spent, a.units())
 	}
+	begin := nanos()
+	left := func() time.Duration { return timeout - time.Duration(nanos()-begin) }
 	d, err := s.takeAhead(ctx, left(), a)
 	if err != nil || d.Allowed || d.Source != SourceRedis {
 		return d, err
@@ -143,9 +145,9 @@ func (s *prefetcher) granted(a asked, p spending, units int64) (Decision, error)
 	if err != nil {
 		return Decision{}, err
 	}
-	if p.heardAt != 0 {
+	if p.isHeld {
 		d.Source = SourceLease
-		d.age(micros(s.leases.clock() - p.heardAt))
+		d.age(p.age)
 	}
 	d.receipt = receipt{limiter: s.Limiter, plan: a.plan, keys: a.keys, units: units, answer: p.answer, later: p.later}
 	return d, nil
