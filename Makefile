@@ -24,8 +24,8 @@ test: ## Test every module; with the race detector and Docker where they are
 	@.ci/test.sh
 
 .PHONY: soak
-soak: ## Test for long: outages timed, and a million random operations against the exact model. For a quiet machine with Docker and redis-server
-	cd integration && go test -tags soak -count=1 -timeout 30m -run '^TestSoak' -v .
+soak: ## Test for long: outages timed, load with faults, a million random operations against the exact model. For a quiet machine with Docker and redis-server
+	cd integration && go test -tags soak -count=1 -timeout 45m -run '^TestSoak' -v .
 	RATION_LEAST_OPERATIONS=1000000 go test -count=1 -timeout 2h -run '^TestModel$$' -rapid.checks=7000 -v .
 
 .PHONY: check
@@ -37,8 +37,8 @@ generate: ## Assemble scripts/*.lua, scripts/SHA1SUMS and scripts_gen.go from sc
 	go generate ./...
 
 .PHONY: bench
-bench: ## Measure beside a plain EVALSHA and redis_rate. ARGS="-rounds 9 -redis URL" chooses
-	cd bench && go run . $(ARGS)
+bench: ## Measure beside other limiters, for a quarter of an hour: BENCHMARKS.md. ARGS="-rounds 9 -redis URL" chooses
+	cd bench && go run . -write .. $(ARGS)
 
 .PHONY: up
 up: ## Start a Redis (port 7379) and a Redis Cluster (ports 7371 to 7376) in Docker

@@ -3,6 +3,7 @@ package ration
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 )
@@ -65,7 +66,7 @@ func (a asked) leastCost() int64 {
 // put remembers a denial by Redis, until a moment at most. It holds for as long as Redis said from when it was sent, which is before Redis
 // decided it.
 func (c *denials) put(a asked, d Decision, sentAt int64, era uint64, longest time.Duration) {
-	one := denial{plan: a.plan, cost: a.leastCost(), era: era, heardAt: c.clock(), answer: d.receipt.answer}
+	one := denial{plan: a.plan, cost: a.leastCost(), era: era, heardAt: c.clock(), answer: slices.Clone(d.receipt.answer)}
 	one.until = sentAt + int64(min(d.RetryAfter, longest)/time.Microsecond)
 	if one.until <= one.heardAt {
 		return

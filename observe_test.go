@@ -2,6 +2,7 @@ package ration_test
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -226,5 +227,49 @@ func TestObserversRefused(t *testing.T) {
 		rdb, _ := countingRedis(t)
 		_, err := ration.New(rdb, option)
 		require.ErrorIs(t, err, ration.ErrInvalidOption)
+	}
+}
+
+// seriesOf is an Observer that counts as an exporter of metrics does: a series for each set of labels.
+type seriesOf struct {
+	mu     sync.Mutex
+	counts map[[4]string]int
+}
+
+func (s *seriesOf) ObserveDecision(_ context.Context, o ration.ObservedDecision) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if o.Key != "" {
+		panic("the key is told, and nobody asked for it")
+	}
+	s.counts[[4]string{o.Limiter, o.Decision.Plan, string(o.Decision.Source), fmt.Sprint(o.Decision.Allowed)}]++
+}
+
+// What an observer is told makes no series for each subject: B91.
+func TestSeriesOfB91(t *testing.T) {
+	t.Parallel()
+	server := rationtest.New(t)
+	series := &seriesOf{counts: make(map[[4]string]int)}
+	client, err := ration.New(server.NewRedis(t), ration.WithObserver(series), silent, ration.WithTimeout(time.Minute))
+	require.NoError(t, err)
+	t.Cleanup(client.Close)
+	limiter, err := client.Limiter("login", ration.FixedWindow{Limit: 3, Window: time.Hour})
+	require.NoError(t, err)
+	take := func(subjects int) (seriesThen int) {
+		for i := range subjects {
+			for _, n := range []int64{2, 2, 2} { // granted, denied by Redis, denied by memory
+				_, err := limiter.AllowN(t.Context(), fmt.Sprintf("subject:%d:%d", subjects, i), n)
+				require.NoError(t, err)
+			}
+		}
+		series.mu.Lock()
+		defer series.mu.Unlock()
+		return len(series.counts)
+	}
+	few := take(10)
+	require.Equal(t, 3, few)
+	require.Equal(t, few, take(10_000))
+	for labels, n := range series.counts {
+		require.Equal(t, 10_010, n, "%v", labels)
 	}
 }

@@ -4,8 +4,8 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"math"
 	"runtime"
-	"slices"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -22,6 +22,8 @@ type settings struct {
 
 	logLengths []int // of the logs of SlidingLog that are measured, a line for each
 	storedKeys int   // how many keys are stored to see what one takes
+
+	growth growth
 }
 
 // standard is how they are measured unless the arguments say otherwise.
@@ -36,14 +38,20 @@ func standard() settings {
 
 		logLengths: []int{100, 1000, 10_000},
 		storedKeys: 25_000,
+
+		growth: growth{
+			callers: []int{1, 4, 16, 64, 256, 1024, 4096},
+			keys:    []int{1, 1000, 100_000, 1_000_000},
+			limits:  []int64{10, 100, 1000, 10_000, 100_000, 1_000_000},
+		},
 	}
 }
 
 // benchmark measures peers on one Redis.
 type benchmark struct {
 	settings
+	target   *target
 	peers    []peer
-	base     int // the peer in whose multiples the figures are
 	options  *redis.Options
 	keys     *keySource
 	progress io.Writer
@@ -51,11 +59,10 @@ type benchmark struct {
 }
 
 func newBenchmark(t *target, s settings, progress io.Writer) *benchmark {
-	all := peers()
 	return &benchmark{
 		settings: s,
-		peers:    all,
-		base:     slices.IndexFunc(all, func(p peer) bool { return p.name == baseline }),
+		target:   t,
+		peers:    peers(),
 		options:  t.options,
 		keys:     newKeySource(),
 		progress: progress,
@@ -82,57 +89,153 @@ func (f *figures) add(column string, measured [][]float64, base int) {
 	f.base = append(f.base, median(measured[base]))
 }
 
-// throughput is decisions a second, a column for each number of callers.
-type throughput struct {
-	work work
-	figures
-	leastDenied float64 // the least part of the requests that was denied in one measurement
+// measurement is what came of asking a limiter for a while.
+type measurement struct {
+	rate  float64 // decisions a second
+	cpu   float64 // µs of this process for a decision, the callers' own included
+	calls float64 // script calls for a decision; NaN where Redis does not tell
+	tally
 }
 
-func (b *benchmark) throughput(ctx context.Context, w work) (throughput, error) {
-	result := throughput{work: w, leastDenied: 1}
-	limiters, closeAll, err := b.open(w.quota)
+// measure has callers ask a limiter for keys, for the span. Script calls are those of a server; nil: they are not counted.
+func (b *benchmark) measure(ctx context.Context, rdb *redis.Client, l limiter, keys []string, callers int) (measurement, time.Duration, error) {
+	runtime.GC() // so that no peer clears up behind the one before it
+	before, err := callsOf(ctx, rdb)
+	if err != nil {
+		return measurement{}, 0, err
+	}
+	cpu := cpuTime()
+	t, elapsed, err := askFor(ctx, l, keys, callers, b.span)
+	cpu = cpuTime() - cpu
+	if err != nil {
+		return measurement{}, 0, err
+	}
+	after, err := callsOf(ctx, rdb)
+	n := float64(t.total())
+	m := measurement{rate: n / elapsed.Seconds(), cpu: float64(cpu) / float64(time.Microsecond) / n, tally: t, calls: math.NaN()}
+	if after.calls > before.calls {
+		m.calls = float64(after.calls-before.calls) / n
+	}
+	return m, elapsed, err
+}
+
+// callsOf is what a server has counted of its script calls; nothing without a server.
+func callsOf(ctx context.Context, rdb *redis.Client) (callStats, error) {
+	if rdb == nil {
+		return callStats{}, nil
+	}
+	return readStats(rdb.Info(ctx, "commandstats"))
+}
+
+// contest is a work that peers do in turn, each with so many callers.
+type contest struct {
+	work    work
+	peers   []peer
+	callers []int
+	open    func(peer, quota) (limiter, error)
+	stats   *redis.Client // of the server whose script calls are counted; nil: none
+}
+
+// throughput is what came of a contest, a column for each number of callers.
+type throughput struct {
+	contest
+	figures
+	rates, cpu, calls [][]float64 // [peer][column] medians of what measurement says
+	leastDenied       float64     // the least part of the requests that was denied in one measurement
+}
+
+// column adds what was measured with so many callers.
+func (t *throughput) column(name string, measured [][]measurement) {
+	of := func(figure func(measurement) float64) [][]float64 {
+		all := make([][]float64, len(measured))
+		for peer := range measured {
+			for _, m := range measured[peer] {
+				all[peer] = append(all[peer], figure(m))
+			}
+		}
+		return all
+	}
+	rates := of(func(m measurement) float64 { return m.rate })
+	t.add(name, rates, baseOf(t.peers))
+	t.rates = addMedians(t.rates, rates)
+	t.cpu = addMedians(t.cpu, of(func(m measurement) float64 { return m.cpu }))
+	t.calls = addMedians(t.calls, of(func(m measurement) float64 { return m.calls }))
+	for peer := range measured {
+		for _, m := range measured[peer] {
+			t.leastDenied = min(t.leastDenied, float64(m.denied)/float64(m.total()))
+		}
+	}
+}
+
+// addMedians adds a column of the medians of what was measured, [peer][round].
+func addMedians(columns, measured [][]float64) [][]float64 {
+	if columns == nil {
+		columns = make([][]float64, len(measured))
+	}
+	for peer := range measured {
+		columns[peer] = append(columns[peer], median(measured[peer]))
+	}
+	return columns
+}
+
+// here is a contest of all peers on the Redis that is asked, with so many callers as the settings say.
+func (b *benchmark) here(w work, rdb *redis.Client) contest {
+	return contest{work: w, peers: b.peers, callers: b.callers, open: b.openHere, stats: rdb}
+}
+
+func (b *benchmark) openHere(p peer, q quota) (limiter, error) { return p.opened(b.options, q) }
+
+// hold holds a contest.
+func (b *benchmark) hold(ctx context.Context, c contest) (throughput, error) {
+	result := throughput{contest: c, leastDenied: 1}
+	limiters, closeAll, err := openAll(c.peers, c.work.quota, c.open)
 	if err != nil {
 		return result, err
 	}
 	defer closeAll()
-	keys := b.keys.take(w.keys(b.settings))
-	if w.many {
-		for i, l := range limiters {
-			b.tell("%s: store %d keys for %s", w.title, len(keys), b.peers[i].name)
-			if err := askEach(ctx, l, keys); err != nil {
-				return result, fmt.Errorf("%s: store keys: %w", b.peers[i].name, err)
-			}
+	keys := b.keys.take(c.work.keys(b.settings))
+	if c.work.many {
+		if err := b.storeFor(ctx, c, limiters, keys); err != nil {
+			return result, err
 		}
 	}
-	for _, callers := range b.callers {
-		b.tell("%s: %s", w.title, count(callers, "caller"))
-		measured, err := inRounds(b.rounds, len(limiters), func(i int) (float64, error) {
-			if !w.many {
+	for _, callers := range c.callers {
+		b.tell("%s: %s", c.work.title, count(callers, "caller"))
+		measured, err := inRounds(b.rounds, len(limiters), func(i int) (measurement, error) {
+			if !c.work.many {
 				keys = b.keys.take(1)
 			}
-			runtime.GC() // so that no peer clears up behind the one before it
-			t, elapsed, err := askFor(ctx, limiters[i], keys, callers, b.span)
+			m, elapsed, err := b.measure(ctx, c.stats, limiters[i], keys, callers)
 			if err == nil {
-				err = w.check(t, elapsed)
+				err = c.work.check(m.tally, elapsed)
 			}
 			if err != nil {
-				return 0, fmt.Errorf("%s, %s, %s: %w", b.peers[i].name, w.title, count(callers, "caller"), err)
+				return m, fmt.Errorf("%s, %s, %s: %w", c.peers[i].name, c.work.title, count(callers, "caller"), err)
 			}
-			result.leastDenied = min(result.leastDenied, float64(t.denied)/float64(t.total()))
-			return float64(t.total()) / elapsed.Seconds(), nil
+			return m, nil
 		})
 		if err != nil {
 			return result, err
 		}
-		result.add(count(callers, "caller"), measured, b.base)
+		result.column(count(callers, "caller"), measured)
 	}
 	return result, nil
 }
 
+// storeFor has each limiter of a contest asked once for each key.
+func (b *benchmark) storeFor(ctx context.Context, c contest, limiters []limiter, keys []string) error {
+	for i, l := range limiters {
+		b.tell("%s: store %d keys for %s", c.work.title, len(keys), c.peers[i].name)
+		if err := askEach(ctx, l, keys); err != nil {
+			return fmt.Errorf("%s: store keys: %w", c.peers[i].name, err)
+		}
+	}
+	return nil
+}
+
 // memories measures what the clients allocate for an allowed decision.
 func (b *benchmark) memories(ctx context.Context) ([]memory, error) {
-	limiters, closeAll, err := b.open(plenty)
+	limiters, closeAll, err := openAll(b.peers, plenty, b.openHere)
 	if err != nil {
 		return nil, err
 	}
@@ -147,15 +250,15 @@ func (b *benchmark) memories(ctx context.Context) ([]memory, error) {
 	return result, nil
 }
 
-// open opens a limiter of each peer.
-func (b *benchmark) open(q quota) (limiters []limiter, closeAll func(), err error) {
+// openAll opens a limiter of each peer.
+func openAll(all []peer, q quota, open func(peer, quota) (limiter, error)) (limiters []limiter, closeAll func(), err error) {
 	closeAll = func() {
 		for _, l := range limiters {
 			l.close()
 		}
 	}
-	for _, p := range b.peers {
-		l, err := p.opened(b.options, q)
+	for _, p := range all {
+		l, err := open(p, q)
 		if err != nil {
 			closeAll()
 			return nil, nil, err

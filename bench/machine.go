@@ -7,6 +7,7 @@ import (
 	"os"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
@@ -58,6 +59,12 @@ func infoField(info, field string) string {
 	return ""
 }
 
+// measured are the modules measured beside ours and below it.
+var measured = []string{
+	"github.com/redis/go-redis/v9", "github.com/go-redis/redis_rate/v10", "github.com/ulule/limiter/v3",
+	"github.com/throttled/throttled/v2", "github.com/redis/rueidis",
+}
+
 // versions are the modules measured beside ours and below it, as far as the build tells.
 func versions() []string {
 	var all []string
@@ -66,8 +73,7 @@ func versions() []string {
 		return nil
 	}
 	for _, module := range build.Deps {
-		switch module.Path {
-		case "github.com/redis/go-redis/v9", "github.com/go-redis/redis_rate/v10":
+		if slices.Contains(measured, module.Path) {
 			all = append(all, module.Path+" "+module.Version)
 		}
 	}

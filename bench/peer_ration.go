@@ -17,8 +17,31 @@ func ours() []peer {
 }
 
 func gcra() peer {
-	return ofRation("gcra", "ration with the plan GCRA", gcraPlan, (*ration.Limiter).Allow)
+	return ofRation("gcra", "ration with the plan GCRA", gcraPlan, allow)
 }
+
+// asUsed are peers of ration as services use it: they remember denials, unless it is said otherwise. These go by the clock of this
+// process, too.
+func asUsed() []peer {
+	remembering := ration.WithDenyCache(time.Second)
+	return []peer{
+		ofRation(byDefault, "ration with the plan GCRA and its default options", gcraPlan, allow, remembering),
+		ofRation(oneKey, "the same, with one key in each script call, as on a cluster", gcraPlan, allow, remembering, ration.WithKeysPerCall(1)),
+		ofRation(everyDenial, "the same, with every denial by Redis", gcraPlan, allow),
+		ofRation(leased, fmt.Sprintf("the same, with up to %d units taken ahead", leaseSize), gcraPlan, allow, remembering,
+			ration.WithPrefetch(ration.Prefetch{Max: leaseSize, TTL: time.Second})),
+	}
+}
+
+const (
+	byDefault   = "gcra"
+	oneKey      = "gcra, 1 key a call"
+	everyDenial = "gcra, every denial by Redis"
+	leased      = "gcra, leases of 50"
+	leaseSize   = 50
+)
+
+var allow = (*ration.Limiter).Allow
 
 // aCount is how many requests gcraForCount asks for at once.
 const aCount = 16
@@ -37,7 +60,7 @@ func gcraPlan(q quota) ration.Plan {
 }
 
 func tokenBucket() peer {
-	return ofRation("tokenbucket", "ration with the plan TokenBucket", tokenBucketPlan, (*ration.Limiter).Allow)
+	return ofRation("tokenbucket", "ration with the plan TokenBucket", tokenBucketPlan, allow)
 }
 
 func tokenBucketPlan(q quota) ration.Plan {
@@ -45,7 +68,7 @@ func tokenBucketPlan(q quota) ration.Plan {
 }
 
 func fixedWindow() peer {
-	return ofRation("fixedwindow", "ration with the plan FixedWindow", fixedWindowPlan, (*ration.Limiter).Allow)
+	return ofRation("fixedwindow", "ration with the plan FixedWindow", fixedWindowPlan, allow)
 }
 
 func fixedWindowPlan(q quota) ration.Plan {
@@ -53,7 +76,7 @@ func fixedWindowPlan(q quota) ration.Plan {
 }
 
 func slidingWindow() peer {
-	return ofRation("slidingwindow", "ration with the plan SlidingWindow", slidingWindowPlan, (*ration.Limiter).Allow)
+	return ofRation("slidingwindow", "ration with the plan SlidingWindow", slidingWindowPlan, allow)
 }
 
 func slidingWindowPlan(q quota) ration.Plan {
@@ -72,7 +95,7 @@ func together(name string, plan func(quota) ration.Plan) peer {
 			all = append(all, ration.NamedPlan{Name: strconv.Itoa(i), Plan: plan(q)})
 		}
 		return all
-	}, (*ration.Limiter).Allow)
+	}, allow)
 }
 
 // mostLogged is the greatest limit of a SlidingLog.
@@ -85,18 +108,20 @@ func slidingLog() peer {
 			q.units, q.window = mostLogged, 100*time.Millisecond
 		}
 		return ration.SlidingLog{Limit: q.units, Window: q.window}
-	}, (*ration.Limiter).Allow)
+	}, allow)
 }
 
 // ofRation is a peer of ours, with limiters as they are by default, but for a timeout that a busy machine keeps too, as a
-// measurement with an error in it is none, and for denials, which all are those of Redis.
+// measurement with an error in it is none, and for denials, which all are those of Redis, unless the options say otherwise.
 func ofRation(
 	name, about string,
 	plan func(quota) ration.Plan,
 	decide func(*ration.Limiter, context.Context, string) (ration.Decision, error),
+	options ...ration.ClientOption,
 ) peer {
-	open := func(rdb *redis.Client, q quota) (limiter, error) {
-		client, err := ration.New(rdb, ration.WithTimeout(time.Second), ration.WithDenyCache(0))
+	options = append([]ration.ClientOption{ration.WithTimeout(time.Second), ration.WithDenyCache(0)}, options...)
+	open := func(rdb redis.UniversalClient, q quota) (limiter, error) {
+		client, err := ration.New(rdb, options...)
 		if err != nil {
 			return limiter{}, err
 		}

@@ -14,15 +14,9 @@ func rawOf(p peer) peer {
 	return peer{
 		name:  "raw-" + p.name,
 		about: "the script of " + p.name + ", called through go-redis by hand: EvalSha, no timeout",
-		open: func(rdb *redis.Client, q quota) (limiter, error) {
-			const key = "a-key-for-the-record"
-			o := *rdb.Options()
-			o.PushNotificationProcessor = nil // the client's own
-			call, err := recordCall(context.Background(), p, &o, q, key)
+		open: func(rdb redis.UniversalClient, q quota) (limiter, error) {
+			call, err := recordForHand(rdb, p, q)
 			if err != nil {
-				return limiter{}, err
-			}
-			if err := rdb.Del(context.Background(), call.stored(key)).Err(); err != nil {
 				return limiter{}, err
 			}
 			return limiter{allow: func(ctx context.Context, key string) (bool, error) {
@@ -34,6 +28,22 @@ func rawOf(p peer) peer {
 			}}, nil
 		},
 	}
+}
+
+// recordForHand notes the script call of a peer, and leaves nothing behind.
+func recordForHand(rdb redis.UniversalClient, p peer, q quota) (scriptCall, error) {
+	const key = "a-key-for-the-record"
+	single, ok := rdb.(*redis.Client)
+	if !ok {
+		return scriptCall{}, fmt.Errorf("%s cannot be called by hand through a %T", p.name, rdb)
+	}
+	o := *single.Options()
+	o.PushNotificationProcessor = nil // the client's own
+	call, err := recordCall(context.Background(), p, &o, q, key)
+	if err != nil {
+		return scriptCall{}, err
+	}
+	return call, rdb.Del(context.Background(), call.stored(key)).Err()
 }
 
 // granted reads the reply of a peer's script: a single integer is less than 0 where the request was denied, and the first

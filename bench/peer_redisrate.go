@@ -11,7 +11,7 @@ func redisRate() peer {
 	return peer{
 		name:  baseline,
 		about: "github.com/go-redis/redis_rate, a leaky bucket (GCRA)",
-		open: func(rdb *redis.Client, q quota) (limiter, error) {
+		open: func(rdb redis.UniversalClient, q quota) (limiter, error) {
 			l := redis_rate.NewLimiter(rdb)
 			limit := redis_rate.Limit{Rate: 1, Period: q.refill, Burst: int(q.units)}
 			return limiter{allow: func(ctx context.Context, key string) (bool, error) {

@@ -11,6 +11,7 @@ import (
 // everyPeer is every peer that asks for one request at a time, also those that are measured only in Redis.
 func everyPeer() []peer {
 	all := append(ours(), redisRate())
+	all = append(all, others()...)
 	for _, p := range ours() {
 		all = append(all, rawOf(p))
 	}
@@ -84,10 +85,10 @@ func TestPeersFail(t *testing.T) {
 func TestBaselineIsAPeer(t *testing.T) {
 	t.Parallel()
 	b := newBenchmark(&target{options: &redis.Options{}}, standard(), nil)
-	require.Equal(t, baseline, b.peers[b.base].name)
+	require.Equal(t, baseline, b.peers[baseOf(b.peers)].name)
 }
 
-// Each plan is measured by itself, and at least one raw call of each shape of reply.
+// Each plan is measured by itself, GCRA also as services use it, and beside others.
 func TestPeers(t *testing.T) {
 	t.Parallel()
 	var names []string
@@ -95,7 +96,8 @@ func TestPeers(t *testing.T) {
 		names = append(names, p.name)
 	}
 	require.Equal(t, []string{
-		"gcra", "tokenbucket", "fixedwindow", "slidingwindow", "slidinglog", "raw-gcra", "raw-tokenbucket", baseline,
+		byDefault, oneKey, everyDenial, leased, "tokenbucket", "fixedwindow", "slidingwindow", "slidinglog", "raw-gcra",
+		"ulule/limiter", "throttled", "rueidis-gcra", baseline,
 	}, names)
 }
 
@@ -116,7 +118,7 @@ func TestGCRAForCount(t *testing.T) {
 // What is recorded of a peer is what decides: sent again by hand, it takes one unit more.
 func TestRecordCall(t *testing.T) {
 	t.Parallel()
-	for _, p := range everyPeer() {
+	for _, p := range append(ours(), redisRate(), ululeLimiter()) {
 		t.Run(p.name, func(t *testing.T) {
 			t.Parallel()
 			_, o := embedded(t)

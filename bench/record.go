@@ -64,7 +64,39 @@ func recordCall(ctx context.Context, p peer, o *redis.Options, q quota, key stri
 			return scriptCall{}, fmt.Errorf("%s: %w", p.name, err)
 		}
 	}
-	args := r.last()
+	return callOf(p, r.last(), key)
+}
+
+// recordManyKeys lets a peer decide about many keys at once, until it makes a script call for so many, and notes that.
+func recordManyKeys(ctx context.Context, p peer, o *redis.Options, q quota, key string, n int) (scriptCall, error) {
+	rdb := redis.NewClient(o)
+	defer func() { _ = rdb.Close() }()
+	r := recorder{key: key, keys: strconv.Itoa(n)}
+	rdb.AddHook(&r)
+	l, err := p.open(rdb, q)
+	if err != nil {
+		return scriptCall{}, fmt.Errorf("%s: %w", p.name, err)
+	}
+	if l.close != nil {
+		defer l.close()
+	}
+	const each, tries = 10, 100
+	for range tries {
+		// As many callers as there may be keys on their way and waiting, each with a key of its own.
+		if _, err := ask(ctx, l, 8*n, func(caller, asked int) (string, bool) {
+			return fmt.Sprintf("%s-%d", key, caller), asked < each
+		}); err != nil {
+			return scriptCall{}, fmt.Errorf("%s: %w", p.name, err)
+		}
+		if args := r.last(); args != nil {
+			return callOf(p, args, key)
+		}
+	}
+	return scriptCall{}, fmt.Errorf("%s makes no script call for %d keys", p.name, n)
+}
+
+// callOf is the script call of a peer about a key, from its arguments.
+func callOf(p peer, args []any, key string) (scriptCall, error) {
 	if len(args) < 4 || args[0] != "evalsha" {
 		return scriptCall{}, fmt.Errorf("%s sends %v, not a script call with a key", p.name, args)
 	}
@@ -85,7 +117,8 @@ func recordCall(ctx context.Context, p peer, o *redis.Options, q quota, key stri
 
 // recorder is a hook of a redis client that keeps the arguments of the last command about a key. A limiter may send others meanwhile.
 type recorder struct {
-	key string
+	key  string
+	keys string // of script calls with so many alone; empty: of any
 
 	mu   sync.Mutex
 	args []any
@@ -98,7 +131,11 @@ func (r *recorder) last() []any {
 }
 
 func (r *recorder) note(cmd redis.Cmder) {
-	if strings.Contains(fmt.Sprint(cmd.Args()...), r.key) {
+	args := cmd.Args()
+	if r.keys != "" && (len(args) < 3 || fmt.Sprint(args[2]) != r.keys) {
+		return
+	}
+	if strings.Contains(fmt.Sprint(args...), r.key) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		r.args = slices.Clone(cmd.Args())

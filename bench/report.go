@@ -17,8 +17,15 @@ type report struct {
 	versions    []string
 	command     string
 	settings    settings
+	charts      bool // are drawn beside it
 	peers       []peer
 	throughputs []throughput
+	far         []throughput
+	onCluster   []throughput
+	processes   []throughput
+	byCallers   []throughput
+	byKeys      throughput
+	byLimits    throughput
 	serverTimes serverTimes
 	logs        logs
 	storages    []storage
@@ -56,8 +63,25 @@ func (r *report) write(w io.Writer) error {
 		if t.work.deny {
 			p.printf("In every measurement at least %.1f %% of the requests were denied.\n\n", math.Floor(t.leastDenied*1000)/10)
 		}
-		p.table(r.throughput(t))
+		p.table(t.lines())
 	}
+	p.printf("\n### Against what is aimed at\n\n")
+	p.printf("Multiples of another peer's decisions a second, and the least that they are meant to be. That was set on a machine where one\n" +
+		"caller's round trip takes 22 to 57 µs; where a goroutine or a process that sleeps takes longer to wake, more is lost by waiting.\n\n")
+	p.table(r.goalLines())
+
+	p.printf("\n## What a decision costs\n\n")
+	p.printf("Script calls for each decision (INFO commandstats, EVALSHA), and microseconds that the cores worked for this process, its\n" +
+		"callers included: medians of the same rounds. Peers that send other commands, or answer by themselves, call fewer scripts.\n")
+	for _, t := range r.throughputs {
+		p.printf("\n### %s: script calls\n\n", t.work.title)
+		p.table(t.perDecision(t.calls, "%.3f"))
+		p.printf("\n### %s: µs of this process\n\n", t.work.title)
+		p.table(t.perDecision(t.cpu, "%.2f"))
+	}
+
+	r.writeElsewhere(p)
+	r.writeGrowth(p)
 
 	p.printf("\n## Time in Redis\n\n")
 	p.printf("What a script call on one key takes, as Redis counts it (INFO commandstats), as a multiple of a call of %s\n"+
@@ -94,10 +118,11 @@ func (r *report) write(w io.Writer) error {
 	return p.err
 }
 
-func (r *report) throughput(t throughput) [][]string {
+// lines are what each peer did, as a multiple of what the baseline did.
+func (t *throughput) lines() [][]string {
 	head := []string{"peer"}
 	rows := [][]string{append(head, t.columns...)}
-	for i, peer := range r.peers {
+	for i, peer := range t.peers {
 		row := []string{peer.name}
 		for _, m := range t.multiples[i] {
 			row = append(row, number(m))
@@ -109,6 +134,45 @@ func (r *report) throughput(t throughput) [][]string {
 		last = append(last, grouped(rate))
 	}
 	return append(rows, last)
+}
+
+// writeElsewhere writes what came of the contests that are not held beside the Redis that is asked, or by more than one process.
+func (r *report) writeElsewhere(p *printer) {
+	p.printf("\n## Farther away, on a cluster, and in a fleet\n\n")
+	p.printf("Multiples of what %s did in the same rounds, as above.\n", baseline)
+	each := func(title string, all []throughput) {
+		for _, t := range all {
+			p.printf("\n### %s: %s\n\n", title, strings.ToLower(t.work.title[:1])+t.work.title[1:])
+			p.table(t.lines())
+		}
+	}
+	if r.far == nil {
+		p.printf("\nFarther away and on a cluster nothing was measured, for there is no redis-server in PATH.\n")
+	}
+	each(fmt.Sprintf("%v away, behind a toxiproxy", distance), r.far)
+	each("A cluster of 3 masters", r.onCluster)
+	each(fmt.Sprintf("Processes with %s each", count(memberCallers, "caller")), r.processes)
+}
+
+// writeGrowth writes what came of work that grows.
+func (r *report) writeGrowth(p *printer) {
+	p.printf("\n## As the work grows\n\n")
+	p.printf("Multiples of what %s did in the same rounds, as above; and script calls for each decision.\n", baseline)
+	if r.charts {
+		p.printf("\n![Decisions a second against the number of callers](%s)\n", throughputChart)
+		p.printf("\n![Script calls for each decision against the number of callers](%s)\n", callsChart)
+	}
+	for _, t := range r.byCallers {
+		p.printf("\n### Callers: %s\n\n", strings.ToLower(t.work.title[:1])+t.work.title[1:])
+		p.table(t.lines())
+		p.printf("\nScript calls for each decision:\n\n")
+		p.table(t.perDecision(t.calls, "%.3f"))
+	}
+	p.printf("\n### Keys\n\nAsked for in random order by %s.\n\n", count(growthCallers, "caller"))
+	p.table(r.byKeys.lines())
+	p.printf("\n### Limits\n\nThe limit of one key in a second, asked for by %s, so that what is above it is denied, every time by Redis.\n\n",
+		count(growthCallers, "caller"))
+	p.table(r.byLimits.lines())
 }
 
 func (r *report) timesInRedis() [][]string {

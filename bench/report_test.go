@@ -59,16 +59,20 @@ func TestAim(t *testing.T) {
 
 func TestReport(t *testing.T) {
 	t.Parallel()
+	both := []peer{{name: "one", about: "the first"}, {name: baseline, about: "the other"}}
 	r := &report{
 		when:     time.Date(2030, time.January, 2, 0, 0, 0, 0, time.UTC),
 		machine:  "a machine",
 		redis:    "Redis 1.2.3 in a place",
 		command:  "a command",
-		settings: settings{rounds: 5, span: time.Second, manyKeys: 1000, parts: 20, storedKeys: 2000},
-		peers:    []peer{{name: "one", about: "the first"}, {name: baseline, about: "the other"}},
+		settings: settings{callers: []int{16}, rounds: 5, span: time.Second, manyKeys: 1000, parts: 20, storedKeys: 2000},
+		peers:    both,
+		far:      []throughput{{contest: contest{work: hotAllowed, peers: both}, figures: twoPeers("64 callers", 3, 1000)}},
 		throughputs: []throughput{
-			{work: hotDenied, leastDenied: 0.9979, figures: twoPeers("1 caller", 0.5, 20_000)},
-			{work: manyAllowed, figures: twoPeers("16 callers", 2, 100_000)},
+			{contest: contest{work: hotDenied, peers: both}, leastDenied: 0.9979, figures: twoPeers("1 caller", 0.5, 20_000),
+				cpu: [][]float64{{12.345}, {75}}, calls: [][]float64{{0.0213}, {math.NaN()}}},
+			{contest: contest{work: manyAllowed, peers: []peer{{name: oneKey}, {name: baseline}}}, figures: twoPeers("16 callers", 2, 100_000),
+				cpu: [][]float64{{1}, {2}}, calls: [][]float64{{1}, {1}}},
 		},
 		serverTimes: serverTimes{
 			scripts: []script{{peer: peer{name: "one"}, allowed: 1.3, denied: 0.8}, {peer: peer{name: baseline}}},
@@ -106,6 +110,18 @@ func TestReport(t *testing.T) {
 | redis_rate, a second |   20,000 |
 `,
 		"There are 1,000 keys.\n",
+		"| Many keys in random order, all requests allowed | gcra, 1 key a call | redis_rate |       2.00 | ≥ 1.20 |\n",
+		`
+| peer       | 1 caller |
+| ---------- | -------: |
+| one        |    0.021 |
+| redis_rate |        – |
+`,
+		`
+| one        |    12.35 |
+| redis_rate |    75.00 |
+`,
+		"### 1ms away, behind a toxiproxy: one key, all requests allowed\n",
 		"20 times in each of 5 rounds",
 		`
 | script         | allowed |    aim | denied |            aim |

@@ -15,6 +15,7 @@ import (
 type script struct {
 	peer
 	allowed, denied aim // of multiples of the baseline's time
+	keys            int // in a script call, by which its time is divided; 0: as many as the peer has for one
 }
 
 // aim is the most that a figure is meant to be; 0: none is set.
@@ -25,23 +26,47 @@ func scripts() []script {
 	again := redisRate()
 	again.name = "the same again"
 	return []script{
-		{gcra(), 0.85, 0.8},
-		{gcraForCount(), 1, 0.8},
-		{fixedWindow(), 0.65, 0.8},
-		{tokenBucket(), 1.3, 1},
-		{slidingWindow(), 1.3, 1},
+		{peer: gcra(), allowed: 0.85, denied: 0.8},
+		{peer: gcraForCount(), allowed: 1, denied: 0.8},
+		{peer: fixedWindow(), allowed: 0.65, denied: 0.8},
+		{peer: tokenBucket(), allowed: 1.3, denied: 1},
+		{peer: slidingWindow(), allowed: 1.3, denied: 1},
 		{peer: slidingLog()},
-		{together("gcra", gcraPlan), togetherAim(3), 0},
-		{together("fixedwindow", fixedWindowPlan), togetherAim(3), 0},
-		{together("tokenbucket", tokenBucketPlan), togetherAim(5), 0},
-		{together("slidingwindow", slidingWindowPlan), togetherAim(5), 0},
+		{peer: together("gcra", gcraPlan), allowed: togetherAim(3)},
+		{peer: together("fixedwindow", fixedWindowPlan), allowed: togetherAim(3)},
+		{peer: together("tokenbucket", tokenBucketPlan), allowed: togetherAim(5)},
+		{peer: together("slidingwindow", slidingWindowPlan), allowed: togetherAim(5)},
+		ofManyKeys(gcra(), aimOfMicros(2.5)),
+		ofManyKeys(fixedWindow(), 0),
+		ofManyKeys(tokenBucket(), 0),
+		ofManyKeys(slidingWindow(), 0),
 		{peer: redisRate()},
 		{peer: again},
 	}
 }
 
+// manyKeys are as many as a script call has at most.
+const manyKeys = 32
+
+// ofManyKeys is the script that decides about many keys in one call, for each key.
+func ofManyKeys(p peer, allowed aim) script {
+	p.name = fmt.Sprintf("%s, each of %d keys", p.name, manyKeys)
+	return script{peer: p, allowed: allowed, keys: manyKeys}
+}
+
+// aimOfMicros is that of a call that may take so many microseconds where the baseline takes 4.5.
+func aimOfMicros(micros float64) aim { return aim(micros / 4.5) }
+
 // togetherAim is that of a MultiPlan, from the microseconds that each of its plans may take where the baseline takes 4.5.
-func togetherAim(micros float64) aim { return aim(plansTogether * micros / 4.5) }
+func togetherAim(micros float64) aim { return plansTogether * aimOfMicros(micros) }
+
+// record notes its call.
+func (s script) record(ctx context.Context, o *redis.Options, q quota, key string) (scriptCall, error) {
+	if s.keys > 0 {
+		return recordManyKeys(ctx, s.peer, o, q, key, s.keys)
+	}
+	return recordCall(ctx, s.peer, o, q, key)
+}
 
 // spent is used up by a few requests, also by requests for a count, and then gives back what scarce does.
 var spent = quota{units: aCount, refill: 50 * time.Millisecond, window: aCount * 50 * time.Millisecond}
@@ -69,7 +94,7 @@ func (b *benchmark) serverTimes(ctx context.Context) (serverTimes, error) {
 		calls := make([]scriptCall, len(result.scripts))
 		for i, s := range result.scripts {
 			var err error
-			if calls[i], err = recordCall(ctx, s.peer, b.options, c.quota, b.keys.next()); err != nil {
+			if calls[i], err = s.record(ctx, b.options, c.quota, b.keys.next()); err != nil {
 				return result, err
 			}
 		}
@@ -82,7 +107,7 @@ func (b *benchmark) serverTimes(ctx context.Context) (serverTimes, error) {
 			if err != nil {
 				return 0, fmt.Errorf("%s, %s: %w", result.scripts[i].name, c.column, err)
 			}
-			return micros, nil
+			return micros / float64(max(result.scripts[i].keys, 1)), nil
 		})
 		if err != nil {
 			return result, err

@@ -13,8 +13,8 @@ func order(n, round int) []int {
 }
 
 // inRounds measures n peers once in each round, and gives their figures, [peer][round].
-func inRounds(rounds, n int, measure func(peer int) (float64, error)) ([][]float64, error) {
-	figures := make([][]float64, n)
+func inRounds[F any](rounds, n int, measure func(peer int) (F, error)) ([][]F, error) {
+	figures := make([][]F, n)
 	for round := range rounds {
 		for _, peer := range order(n, round) {
 			figure, err := measure(peer)

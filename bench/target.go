@@ -17,6 +17,7 @@ import (
 type target struct {
 	options *redis.Options
 	place   string // where it runs, for people
+	isTests bool   // it is inside a test, and its clock the test's
 	// pause waits by the clock of this Redis, which is a test's where that is the test's.
 	pause func(context.Context, time.Duration) error
 	stop  func()

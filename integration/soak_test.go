@@ -292,3 +292,25 @@ func TestSoakMasterKilled(t *testing.T) {
 	t.Logf("p99 %v before, %v after; %d and %d calls", quantile(before, .99), quantile(after, .99), len(before), len(after))
 	require.LessOrEqual(t, float64(quantile(after, .99)), 1.2*float64(quantile(before, .99)))
 }
+
+// Ten minutes of random load with faults leave no goroutine and no memory behind.
+func TestSoakRandomLoad(t *testing.T) { //nolint:paralleltest // as above
+	heap := func() uint64 {
+		runtime.GC()
+		var stats runtime.MemStats
+		runtime.ReadMemStats(&stats)
+		return stats.HeapAlloc
+	}
+	t.Run("warm", func(t *testing.T) { testRandomLoad(t, 10*time.Second) })
+	goroutines, before := runtime.NumGoroutine(), heap()
+	t.Run("load", func(t *testing.T) { testRandomLoad(t, 10*time.Minute) })
+	await(t, "goroutines to end", func(context.Context) error {
+		if n := runtime.NumGoroutine(); n > goroutines+2 {
+			return fmt.Errorf("%d goroutines, %d before", n, goroutines)
+		}
+		return nil
+	})
+	after := heap()
+	t.Logf("%d goroutines and %d bytes before, %d and %d after", goroutines, before, runtime.NumGoroutine(), after)
+	require.Less(t, after, before+16<<20)
+}
