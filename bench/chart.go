@@ -55,7 +55,7 @@ func newPanel(label string, t *throughput, figure [][]float64) (*plot.Plot, erro
 	p.X.Scale, p.Y.Scale = plot.LogScale{}, plot.LogScale{}
 	p.Y.Tick.Marker = plot.LogTicks{Prec: -1}
 	p.X.Tick.Marker = plot.ConstantTicks(callerTicks(t.callers))
-	p.Legend.Top, p.Legend.Left = label != perSecond, true
+	p.Legend.Left = label != perSecond // where no line is
 	p.Legend.TextStyle.Font.Size = 8
 	p.Add(plotter.NewGrid())
 	for i, peer := range t.peers {

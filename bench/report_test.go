@@ -69,10 +69,14 @@ func TestReport(t *testing.T) {
 		peers:    both,
 		far:      []throughput{{contest: contest{work: hotAllowed, peers: both}, figures: twoPeers("64 callers", 3, 1000)}},
 		throughputs: []throughput{
-			{contest: contest{work: hotDenied, peers: both}, leastDenied: 0.9979, figures: twoPeers("1 caller", 0.5, 20_000),
-				cpu: [][]float64{{12.345}, {75}}, calls: [][]float64{{0.0213}, {math.NaN()}}},
-			{contest: contest{work: manyAllowed, peers: []peer{{name: oneKey}, {name: baseline}}}, figures: twoPeers("16 callers", 2, 100_000),
-				cpu: [][]float64{{1}, {2}}, calls: [][]float64{{1}, {1}}},
+			{
+				contest: contest{work: hotDenied, peers: both}, leastDenied: 0.9979, figures: twoPeers("1 caller", 0.5, 20_000),
+				cpu: [][]float64{{12.345}, {75}}, calls: [][]float64{{0.0213}, {math.NaN()}},
+			},
+			{
+				contest: contest{work: manyAllowed, peers: []peer{{name: oneKey}, {name: baseline}}}, figures: twoPeers("16 callers", 2, 100_000),
+				cpu: [][]float64{{1}, {2}}, calls: [][]float64{{1}, {1}},
+			},
 		},
 		serverTimes: serverTimes{
 			scripts: []script{{peer: peer{name: "one"}, allowed: 1.3, denied: 0.8}, {peer: peer{name: baseline}}},
