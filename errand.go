@@ -81,7 +81,10 @@ func (r *errand) errorOf(err error, of int) error {
 // isToBeSentAgain says whether an error means that the script did not run, and that it should be sent once more: in full, where Redis does
 // not know it, or when its keys are no longer on their way from one node of a cluster to another.
 func (r *errand) isToBeSentAgain(err error) bool {
-	return err != nil && r.script != nil && (redis.HasErrorPrefix(err, "NOSCRIPT") || isOnTheMove(err))
+	if err == nil || r.script == nil || r.n > 1 && isOfKeysTogether(err) {
+		return false
+	}
+	return redis.HasErrorPrefix(err, "NOSCRIPT") || isOnTheMove(err)
 }
 
 // isOnTheMove says that a script did not run, or had done nothing yet, because its keys are on their way from one node of a
@@ -165,9 +168,9 @@ func (r *errand) answered(err error) (apart []errand) {
 	}
 }
 
-// isOfKeysTogether says that a script did not run because of one of its keys, or because they are not all of one slot.
+// isOfKeysTogether says that a script did not run because of one of its keys, or because they are not all of one slot, or of one node.
 func isOfKeysTogether(err error) bool {
-	return redis.HasErrorPrefix(err, "CROSSSLOT") || redis.HasErrorPrefix(err, "NOPERM")
+	return redis.HasErrorPrefix(err, "CROSSSLOT") || redis.HasErrorPrefix(err, "NOPERM") || redis.HasErrorPrefix(err, "TRYAGAIN")
 }
 
 // alone is an errand with one stop only.
@@ -199,7 +202,7 @@ func (r *errand) handBack(answer []int64) (apart []errand) {
 		case undecided:
 			apart = append(apart, alone(r.flush, s))
 		case undecidedLate:
-			s.failed(r.flush, refused(errLate))
+			s.failed(r.flush, unavailable(&configurationError{errLate}))
 		default:
 			s.answered(r.flush, answer[:fields:fields])
 		}
@@ -214,15 +217,15 @@ const (
 	undecidedLate = -2 // it may be charged
 )
 
-// errLate is why that is, in the words of Redis.
-const errLate = forbidden("NOPERM the user may not run every command of the script")
+// errLate is why that is.
+const errLate = lateError("the script failed on this key when it may have charged it: may the user of Redis run every command, under its own name?")
 
-type forbidden string
+type lateError string
 
-func (e forbidden) Error() string { return string(e) }
+func (e lateError) Error() string { return string(e) }
 
 // RedisError marks it as an answer of Redis.
-func (forbidden) RedisError() {}
+func (lateError) RedisError() {}
 
 // failed ends the errand with an error for all its calls that have not ended.
 func (r *errand) failed(err error) {

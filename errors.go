@@ -192,7 +192,7 @@ var configurationFaults = []string{
 	"CROSSSLOT", "WRONGTYPE", "NOPERM", "NOAUTH", "WRONGPASS",
 	// Of these go-redis takes ERR away. What a user may not do is worded anew where a script does it, and in Redis 7.0 in a
 	// way of its own.
-	"unknown command", "Script attempted to access keys",
+	"unknown command", "Unknown Redis command", "Script attempted to access keys",
 	"ACL failure in script", "The user executing the script can't",
 	"Protocol error: unauthenticated", // NOAUTH of a command with many arguments
 }

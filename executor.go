@@ -184,7 +184,9 @@ func (e *executor) process(cmd command) (err error) {
 			err = panicked(p)
 		}
 	}()
-	return e.rdb.Process(cmd.context(), cmd)
+	err = e.rdb.Process(cmd.context(), cmd)
+	tryError(err)
+	return err
 }
 
 // pipeline sends the commands of errands at once, and reads their answers.
@@ -199,7 +201,32 @@ func (e *executor) pipeline(ctx callContext, errands []errand) (err error) {
 		_ = pipe.Process(&ctx, errands[i].command) // only adds it
 	}
 	_, err = pipe.Exec(&ctx) // a hook may keep the context
+	tryError(err)
+	if err != nil && isOfCommands(err) {
+		for i := range errands {
+			tryError(errands[i].command.Err())
+		}
+	}
 	return err
+}
+
+// learn learns the node of a key.
+func (e *executor) learn(ctx context.Context, key string) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = panicked(p)
+		}
+	}()
+	e.lanes.learn(ctx, key)
+	return nil
+}
+
+// tryError panics here, where that is recovered from, if an error of a hook panics when it is looked at, as a nil pointer does.
+func tryError(err error) {
+	if err != nil {
+		_ = err.Error()
+		_, _ = isAnswer(err), isOfCommands(err)
+	}
 }
 
 // panicked is the error of a panic in the redis client.

@@ -118,7 +118,9 @@ func (f *flush) send(errands []errand) error {
 	for i := range errands {
 		r := &errands[i]
 		r.prepare()
-		e.lanes.learn(r.command.context(), r.first.order.storedKey())
+		if err := e.learn(r.command.context(), r.first.order.storedKey()); err != nil {
+			return err
+		}
 	}
 	if len(errands) == 1 {
 		return e.process(errands[0].command)

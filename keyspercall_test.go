@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"runtime"
+	"runtime/debug"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -15,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-ration/ration"
+	"github.com/go-ration/ration/rationtest"
 )
 
 // byManyScript are the plans whose keys share script calls.
@@ -215,6 +218,7 @@ func TestKeysThatCannotShareAScriptCall(t *testing.T) {
 	}{
 		{answer: "CROSSSLOT Keys in request don't hash to the same slot", first: 9, then: 8},
 		{answer: "NOPERM No permissions to access one of the keys used", first: 9, then: 9},
+		{answer: "TRYAGAIN Multiple keys request during rehashing of slot", first: 9, then: 9},
 		{answer: "NOSCRIPT No matching script. Please use EVAL.", first: 1, then: 1},
 		{answer: "ERR so many keys at once", first: 1, then: 1, fails: true},
 	} {
@@ -245,6 +249,8 @@ func TestHookOfKeysInOneScriptCall(t *testing.T) {
 		"panic":  func(redis.ProcessHook, context.Context, redis.Cmder) error { panic("in a hook") },
 		"goexit": func(redis.ProcessHook, context.Context, redis.Cmder) error { runtime.Goexit(); return nil },
 		"error":  func(redis.ProcessHook, context.Context, redis.Cmder) error { return errors.New("in a hook") },
+		"nil":    func(redis.ProcessHook, context.Context, redis.Cmder) error { return (*nilError)(nil) },
+		"answer": func(redis.ProcessHook, context.Context, redis.Cmder) error { return (*nilAnswerError)(nil) },
 		"short": func(_ redis.ProcessHook, _ context.Context, cmd redis.Cmder) error {
 			cmd.(interface{ SetVal(val []int64) }).SetVal([]int64{1, 1, 1})
 			return nil
@@ -262,6 +268,89 @@ func TestHookOfKeysInOneScriptCall(t *testing.T) {
 			require.NoError(t, err)
 			require.NoError(t, d.Cause)
 		})
+	}
+}
+
+// nilError is an error that cannot be looked at where it is nil, as a hook may return it, and nilAnswerError one that says it is of Redis.
+type nilError struct{ text string }
+
+func (e *nilError) Error() string { return e.text }
+
+type nilAnswerError struct{ nilError }
+
+func (*nilAnswerError) RedisError() {}
+
+// An error that cannot be looked at ends nothing but its call, however many there are.
+func TestErrorsThatCannotBeLookedAt(t *testing.T) {
+	t.Parallel()
+	for name, err := range map[string]error{"error": (*nilError)(nil), "answer": (*nilAnswerError)(nil)} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			rdb := rationtest.New(t).NewRedis(t)
+			rdb.AddHook(failing{err})
+			client, err := ration.New(rdb, silent)
+			require.NoError(t, err)
+			t.Cleanup(client.Close)
+			limiter, err := client.Limiter("search", ration.FixedWindow{Limit: 10, Window: time.Minute})
+			require.NoError(t, err)
+			for range 30 { // the breaker opens meanwhile
+				d, err := limiter.Allow(t.Context(), "key")
+				require.NoError(t, err)
+				require.ErrorIs(t, d.Cause, ration.ErrUnavailable)
+				require.NotEmpty(t, d.Cause.Error())
+			}
+		})
+	}
+}
+
+// failing is a hook that fails whatever is sent.
+type failing struct{ err error }
+
+func (failing) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (f failing) ProcessHook(redis.ProcessHook) redis.ProcessHook {
+	return func(context.Context, redis.Cmder) error { return f.err }
+}
+
+func (f failing) ProcessPipelineHook(redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(context.Context, []redis.Cmder) error { return f.err }
+}
+
+// A panic while the redis client looks for the nodes of a cluster ends nothing but the calls that wait for that.
+func TestPanicWhileNodesAreLookedUp(t *testing.T) {
+	t.Parallel()
+	rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{"127.0.0.1:1"}, ClusterSlots: func(context.Context) ([]redis.ClusterSlot, error) {
+		if strings.Contains(string(debug.Stack()), "(*flush)") {
+			panic("in the user's function")
+		}
+		return nil, errors.New("no nodes")
+	}})
+	t.Cleanup(func() { _ = rdb.Close() })
+	client, err := ration.New(rdb, silent, ration.WithTimeout(time.Minute), ration.OnFailure(ration.FailClosed()))
+	require.NoError(t, err)
+	t.Cleanup(client.Close)
+	limiter, err := client.Limiter("search", ration.FixedWindow{Limit: 10, Window: time.Minute})
+	require.NoError(t, err)
+	d, err := limiter.Allow(t.Context(), "key")
+	require.NoError(t, err)
+	require.ErrorContains(t, d.Cause, "in the user's function")
+}
+
+// A level that no bucket can have is told of as for its key alone, though it is like what the script replies where it cannot decide.
+func TestImpossibleLevelAmongKeys(t *testing.T) {
+	t.Parallel()
+	plan := ration.TokenBucket{Rate: ration.PerHour(1), Burst: 10}
+	for _, level := range []string{"-1", "-2", "-7"} {
+		s := newSharing(t, plan, ration.OnFailure(ration.FailClosed()))
+		stored, now := s.limiter.StoredKey("key:1"), fmt.Sprint(s.Now().UnixMicro())
+		require.NoError(t, s.NewRedis(t).HSet(t.Context(), stored, "l", level, "p", "0", "t", now, "b", "10 1 3600000000").Err())
+		for i, d := range s.take(t, distinct(3)...) {
+			if i == 1 {
+				require.ErrorContains(t, d.Cause, "the key holds what no token-bucket")
+				continue
+			}
+			require.NoError(t, d.Cause)
+		}
 	}
 }
 

@@ -7,7 +7,7 @@ import _ "embed"
 //go:embed scripts/fixedwindow_many.lua
 var fixedWindowManySource string
 
-var fixedWindowMany = script{name: "fixedwindow_many", source: &fixedWindowManySource, digest: "6017350f8c02c9feecf75c6b6382b58dc35d75b3", fields: 0}
+var fixedWindowMany = script{name: "fixedwindow_many", source: &fixedWindowManySource, digest: "e910515ee948f9629d27e0a612a572e5c92569f2", fields: 0}
 
 //go:embed scripts/fixedwindow_peek.lua
 var fixedWindowPeekSource string
@@ -32,7 +32,7 @@ var fleetBeat = script{name: "fleet_beat", source: &fleetBeatSource, digest: "3f
 //go:embed scripts/gcra_many.lua
 var gcraManySource string
 
-var gcraMany = script{name: "gcra_many", source: &gcraManySource, digest: "c911412f000c31fb83864dd3f19bfc9f43bb598b", fields: 0}
+var gcraMany = script{name: "gcra_many", source: &gcraManySource, digest: "47fe5b7d06dfbcf45148647fa42e372ee2831d6a", fields: 0}
 
 //go:embed scripts/gcra_one.lua
 var gcraOneSource string
@@ -87,7 +87,7 @@ var slidingLogTake = script{name: "slidinglog_take", source: &slidingLogTakeSour
 //go:embed scripts/slidingwindow_many.lua
 var slidingWindowManySource string
 
-var slidingWindowMany = script{name: "slidingwindow_many", source: &slidingWindowManySource, digest: "f65db2577130b445e7b8720c0b347843fd76afbf", fields: 0}
+var slidingWindowMany = script{name: "slidingwindow_many", source: &slidingWindowManySource, digest: "d1a741cd4fbdf73698d044fb28a2675fa601b6b8", fields: 0}
 
 //go:embed scripts/slidingwindow_peek.lua
 var slidingWindowPeekSource string
@@ -107,7 +107,7 @@ var slidingWindowTake = script{name: "slidingwindow_take", source: &slidingWindo
 //go:embed scripts/tokenbucket_many.lua
 var tokenBucketManySource string
 
-var tokenBucketMany = script{name: "tokenbucket_many", source: &tokenBucketManySource, digest: "91e43f8a120768d88ea15f961144a1a650c3cf2b", fields: 0}
+var tokenBucketMany = script{name: "tokenbucket_many", source: &tokenBucketManySource, digest: "0c77e10aca89550dbecd0e86cf2785cd3f50c786", fields: 0}
 
 //go:embed scripts/tokenbucket_peek.lua
 var tokenBucketPeekSource string

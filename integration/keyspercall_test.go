@@ -11,6 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
+	"github.com/testcontainers/testcontainers-go"
 
 	"github.com/go-ration/ration"
 )
@@ -63,7 +64,8 @@ func askForKeys(t *testing.T, limiter *ration.Limiter, keys []string, each int) 
 
 func isForbidden(err error) bool {
 	text := err.Error()
-	return strings.Contains(text, "NOPERM") || strings.Contains(text, "ACL failure") || strings.Contains(text, "user executing the script")
+	return strings.Contains(text, "may the user of Redis run every command") || strings.Contains(text, "Unknown Redis command") ||
+		strings.Contains(text, "NOPERM") || strings.Contains(text, "ACL failure") || strings.Contains(text, "user executing the script")
 }
 
 func namesOfKeys(n int) []string {
@@ -159,6 +161,36 @@ func TestForbiddenCommandsOfManyKeys(t *testing.T) {
 		}
 	})
 }
+
+// So it is where a server knows commands by other names.
+func TestRenamedCommandsOfManyKeys(t *testing.T) {
+	t.Parallel()
+	for _, command := range []string{"PEXPIRETIME", "PEXPIREAT"} {
+		s := startServer(t, redis7, testcontainers.WithCmd("redis-server", "--save", "", "--rename-command", command, ""))
+		for _, plan := range plansOfManyKeys(1000) {
+			limiter := newLimiter(t, s.rdb, plan)
+			alone, err := newClient(t, s.rdb, ration.WithKeysPerCall(1)).Limiter("alone", plan)
+			require.NoError(t, err)
+			for name, l := range map[string]*ration.Limiter{"together": limiter, "alone": alone} {
+				const each = 8
+				keys := namesOfKeys(16)
+				a := askForKeys(t, l, keys, each)
+				for _, key := range keys {
+					d, err := byRedis(l.Peek(t.Context(), key))
+					if isForbiddenError(err) {
+						continue
+					}
+					require.NoError(t, err)
+					charged := 1000 - d.Remaining
+					require.GreaterOrEqual(t, charged, a.granted[key], "%v without %s, %s", plan, command, name)
+					require.LessOrEqual(t, charged, int64(each), "%v without %s, %s: more than once", plan, command, name)
+				}
+			}
+		}
+	}
+}
+
+func isForbiddenError(err error) bool { return err != nil && isForbidden(err) }
 
 // A *redis.Client of one node of a cluster is told that keys are not of one slot, and sends them by themselves.
 func TestKeysOfSeveralSlots(t *testing.T) {
