@@ -11,7 +11,7 @@ import (
 // way; else it waits in the queue for the next flush, which takes along all that have come meanwhile. There is no timer: a flush starts
 // when one has landed.
 //
-// A call does not wait behind flushes that are late, but goes at once, beside them.
+// A call does not wait behind flushes that are late, but goes beside them: at once, or when they are.
 type batcher struct {
 	executor *executor
 	shares   bool         // else each call goes alone, as soon as there is a place
@@ -28,6 +28,9 @@ const (
 	// mostFlying is how many flushes are on their way before calls wait for each other. With one, 2 to 8 callers are a third slower
 	// than if they did not share; with four they are not.
 	mostFlying = 4
+	// fewCalls are so few on their way that each further call goes at once; beside more of them a flush waits until it has one for every
+	// shareOfCalls of theirs. So the server has one half to decide while the other half asks for more, and not all or nothing.
+	fewCalls, shareOfCalls = 8, 2
 	// mostCalls is the most calls of a flush.
 	mostCalls = 256
 	// longestFlight is how old a flush is before it is late; or half the timeout of who waits for it, if that is less.
@@ -43,6 +46,15 @@ func (b *batcher) join(c *call) {
 	defer b.mu.Unlock()
 	b.queue.push(c)
 	b.startLocked(c.patience())
+}
+
+// urge has a call sent, if it is not yet, that has waited for so long that the flushes before it are late.
+func (b *batcher) urge(c *call) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if c.flush == nil {
+		b.startLocked(c.patience())
+	}
 }
 
 // withdraw takes a call back that has not been sent.
@@ -109,24 +121,28 @@ func (b *batcher) startLocked(patience time.Duration) {
 	}
 }
 
+// mayFlyLocked says that a flush may start, for a call that waits for so long behind those on their way.
 func (b *batcher) mayFlyLocked(patience time.Duration) bool {
 	switch {
 	case b.queue.n == 0 || b.inFlight >= b.most:
 		return false
-	case !b.shares || len(b.flights) < mostFlying:
+	case !b.shares || b.hasPlace(len(b.flights), b.inFlight):
 		return true
 	}
 	late := nanos() - int64(patience)
-	inTime := 0
+	flights, calls := 0, 0
 	for _, f := range b.flights {
 		if f.began > late {
-			inTime++
-		}
-		if inTime == mostFlying {
-			return false
+			flights++
+			calls += f.boarded
 		}
 	}
-	return true
+	return b.hasPlace(flights, calls)
+}
+
+// hasPlace says whether another flush may go beside so many, which have so many calls.
+func (b *batcher) hasPlace(flights, calls int) bool {
+	return flights < mostFlying && (calls < fewCalls || shareOfCalls*b.queue.n >= calls)
 }
 
 // boardLocked is a flush of the calls that have waited for longest.
@@ -136,7 +152,7 @@ func (b *batcher) boardLocked() *flush {
 	if b.shares {
 		f.n = min(b.queue.n, b.most-b.inFlight, mostCalls)
 	}
-	f.batcher, f.began, f.at = b, nanos(), len(b.flights)
+	f.batcher, f.boarded, f.began, f.at = b, f.n, nanos(), len(b.flights)
 	f.context = callContext{Context: b.queue.first.ctx, gone: f.gone}
 	f.waiting.Store(int64(f.n))
 	for range f.n {

@@ -112,26 +112,34 @@ func (e *executor) ping(ctx context.Context, timeout time.Duration) error {
 // wait has a call sent and waits for its answer, for the timeout and for the context.
 func (e *executor) wait(c *call) error {
 	c.isTimed = true
-	c.timer.Reset(c.timeout)
+	c.timer.Reset(c.patience())
 	if !e.join(c) {
 		return ErrClosed
 	}
 	var ended error
-	select {
-	case <-c.done:
-		if c.isFinished() {
-			return c.err
-		}
-		e.reporter.timeouts.Add(1)
-		if c.lane.batcher.withdraw(c) {
-			return c.notSentError()
-		}
-		e.slots.doubt(c.ctx)
-		ended = c.timeoutError()
-	case <-c.ctx.Done():
-		ended = endOf(c.ctx)
-		if c.lane.batcher.withdraw(c) {
-			return ended
+	for wasPatient := false; ended == nil; {
+		select {
+		case <-c.done:
+			switch {
+			case c.isFinished():
+				return c.err
+			case !wasPatient:
+				wasPatient = true
+				c.timer.Reset(c.timeout - c.patience())
+				c.lane.batcher.urge(c)
+				continue
+			}
+			e.reporter.timeouts.Add(1)
+			if c.lane.batcher.withdraw(c) {
+				return c.notSentError()
+			}
+			e.slots.doubt(c.ctx)
+			ended = c.timeoutError()
+		case <-c.ctx.Done():
+			ended = endOf(c.ctx)
+			if c.lane.batcher.withdraw(c) {
+				return ended
+			}
 		}
 	}
 	c.late = &lateAnswer{}

@@ -18,6 +18,7 @@ import (
 type flush struct {
 	batcher *batcher
 	n       int // calls that it has places for
+	boarded int // calls at first; with the batcher's lock
 	calls   callQueue
 	stops   []stop
 	errands []errand
