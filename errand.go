@@ -90,7 +90,7 @@ func (r *errand) isToBeSentAgain(err error) bool {
 // isOnTheMove says that a script did not run, or had done nothing yet, because its keys are on their way from one node of a
 // cluster to another: some of several are here and some are not (TRYAGAIN); or a key was here when the node looked for it, and
 // had expired when the script did, in the same millisecond, so that it is the other node's to make anew. Every script looks
-// at all its keys before it writes any.
+// at all its keys before it writes any, but for those for several keys, which reply what became of each.
 func isOnTheMove(err error) bool {
 	return redis.HasErrorPrefix(err, "TRYAGAIN") ||
 		redis.HasErrorPrefix(err, "Script attempted to access a non local key") // go-redis takes ERR away

@@ -27,7 +27,7 @@ else
   leave_out "the module integration: no Docker daemon answers"
 fi
 
-command -v redis-server >/dev/null || leave_out "drills that stop and kill a redis-server: it is not in PATH"
+command -v redis-server >/dev/null || leave_out "drills that stop and kill a redis-server, and benchmarks that start their own: it is not in PATH"
 
 if [ -z "${RATION_ACCESS_LOG:-}" ]; then
   leave_out "replays of a real access log: RATION_ACCESS_LOG is not set to one"
