@@ -587,3 +587,30 @@ func TestWithPrefetch(t *testing.T) {
 		require.Zero(t, other.Stats().LeasedUnits)
 	}
 }
+
+// Whoever asks faster than Redis could answer is answered by whole leases, and asks in the background only where more comes in time.
+func TestLeasesThatRunOut(t *testing.T) {
+	t.Parallel()
+	const most, requests = 50, 2000
+	for pause, isInTime := range map[time.Duration]bool{0: false, time.Microsecond: false, 200 * time.Microsecond: true} {
+		synctest.Test(t, func(t *testing.T) {
+			o := newOutage(t, ration.FixedWindow{Limit: 1_000_000, Window: time.Hour}, 1, ration.OnFailure(ration.FailClosed()), neverOpen,
+				ration.WithTimeout(time.Second), ration.WithPrefetch(ration.Prefetch{Max: most, TTL: time.Minute}))
+			o.Delay(time.Millisecond)
+			waited := 0
+			for i := range requests {
+				before := time.Now()
+				require.True(t, o.allow(t, 0, "key").Allowed)
+				if i >= requests/2 && time.Since(before) > 0 {
+					waited++
+				}
+				time.Sleep(pause)
+			}
+			if isInTime {
+				require.Zero(t, waited, "requests that waited")
+			} else {
+				require.LessOrEqual(t, o.Runs("take"), requests/most+8, "script calls, with those until leases have grown")
+			}
+		})
+	}
+}
