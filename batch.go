@@ -48,13 +48,15 @@ func (b *batcher) join(c *call) {
 	b.startLocked(c.patience())
 }
 
-// urge has a call sent, if it is not yet, that has waited for so long that the flushes before it are late.
-func (b *batcher) urge(c *call) {
+// urge has a call sent that has waited for so long that flushes before it may be late, and says whether it is. If it is not, those that
+// are on their way began later, and are late later.
+func (b *batcher) urge(c *call) (isSent bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if c.flush == nil {
 		b.startLocked(c.patience())
 	}
+	return c.flush != nil
 }
 
 // withdraw takes a call back that has not been sent.

@@ -495,6 +495,35 @@ func TestLateFlushOfMany(t *testing.T) {
 	})
 }
 
+// Nor does one that was left behind by a flush that began after it came, and hangs.
+func TestLeftBehindByALateFlush(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		plan := ration.FixedWindow{Limit: 1000, Window: time.Hour}
+		o := newOutage(t, plan, 1, neverOpen, ration.OnFailure(ration.FailClosed()), ration.WithMaxInFlight(12), ration.WithTimeout(5*time.Second))
+		o.Delay(50 * time.Millisecond)
+		for i := range ration.MostFlying + 9 { // the last nine are one flush, once there is a place
+			go func() { _, _ = o.limiters[0].Allow(t.Context(), fmt.Sprint(i)) }()
+			synctest.Wait()
+		}
+		var d ration.Decision
+		var took time.Duration
+		go func() {
+			began := time.Now()
+			d, _ = o.limiters[0].Allow(t.Context(), "left")
+			took = time.Since(began)
+		}()
+		synctest.Wait()
+		o.Delay(30 * time.Second)
+		time.Sleep(60 * time.Millisecond)
+		o.Delay(time.Millisecond)
+		time.Sleep(time.Second)
+		require.True(t, d.Allowed)
+		require.Equal(t, 201*time.Millisecond, took, "twice its patience, and its own flush")
+		time.Sleep(time.Minute)
+	})
+}
+
 // However calls come and go, never are more flushes on their way than there may be, none is left behind in the queue, and nothing is
 // charged that nobody was granted.
 func TestCallsComeAndGo(t *testing.T) {

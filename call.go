@@ -28,7 +28,7 @@ type call struct {
 	state        atomic.Int32
 	late         *lateAnswer              // of a call whose caller has left
 	ask          func() (struct{}, error) // has the call sent, and waits
-	done         chan struct{}            // receives when the call has finished and its caller waits, and when its patience or its time is over
+	done         chan struct{}            // receives when the call has finished and its caller waits, and when so much time is over that it looks again
 	timer        *time.Timer              // has done receive
 
 	before, behind *call  // in its queue

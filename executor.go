@@ -111,22 +111,25 @@ func (e *executor) ping(ctx context.Context, timeout time.Duration) error {
 
 // wait has a call sent and waits for its answer, for the timeout and for the context.
 func (e *executor) wait(c *call) error {
+	begin := nanos()
 	c.isTimed = true
 	c.timer.Reset(c.patience())
 	if !e.join(c) {
 		return ErrClosed
 	}
 	var ended error
-	for wasPatient := false; ended == nil; {
+	for ended == nil {
 		select {
 		case <-c.done:
-			switch {
-			case c.isFinished():
+			if c.isFinished() {
 				return c.err
-			case !wasPatient:
-				wasPatient = true
-				c.timer.Reset(c.timeout - c.patience())
-				c.lane.batcher.urge(c)
+			}
+			isSent := c.lane.batcher.urge(c)
+			if left := c.timeout - time.Duration(nanos()-begin); left > 0 {
+				if !isSent {
+					left = min(left, c.patience())
+				}
+				c.timer.Reset(left)
 				continue
 			}
 			e.reporter.timeouts.Add(1)
