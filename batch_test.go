@@ -518,6 +518,7 @@ func TestLeftBehindByALateFlush(t *testing.T) {
 		time.Sleep(60 * time.Millisecond)
 		o.Delay(time.Millisecond)
 		time.Sleep(time.Second)
+		synctest.Wait()
 		require.True(t, d.Allowed)
 		require.Equal(t, 201*time.Millisecond, took, "twice its patience, and its own flush")
 		time.Sleep(time.Minute)

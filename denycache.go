@@ -10,7 +10,7 @@ import (
 
 // WithDenyCache sets for how long at most a denial by Redis is remembered in this process: until it would be granted, but no longer than
 // this, requests for the same key and plan that cost as much or more are denied without a call, with [SourceDenyCache]. Unless set, it is a
-// second; 0 turns it off. Denials under RestartOnDeny, which count, are not remembered.
+// second; up to an hour; 0 turns it off. Denials under RestartOnDeny, which count, are not remembered.
 //
 // What makes a denial wrong earlier shows at once if this process did it by Refund, Reset or another plan for the key, and so late at most
 // if another did. Remaining, of such a decision, is what Redis last said; and of a SlidingLog RetryAfter is that of the cost that was

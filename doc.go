@@ -5,7 +5,7 @@
 // several, all or nothing. A [Limiter] is a plan
 // bound to a [Client] under a name. A [Decision] is its answer for a key, that is, for whom the quota is charged to:
 //
-//	rdb := redis.NewClient(&redis.Options{Addr: "localhost:6379", MinIdleConns: 4})
+//	rdb := redis.NewClient(&redis.Options{Addr: "localhost:6379", MinIdleConns: 8})
 //	client, err := ration.New(rdb)
 //	…
 //	search, err := client.Limiter("search", ration.TokenBucket{Rate: ration.PerSecond(100), Burst: 20},

@@ -104,8 +104,9 @@ func WithMaxInFlight(n int) ClientOption {
 }
 
 // WithKeysPerCall sets for how many keys, 1 to 32, a script call may decide that one *redis.Client sends: requests that wait for the same
-// round trip, of one plan and cost, share script calls, which costs the server and this process about half of the time. Unless set, it is
-// 32. It is 1 by itself for any other redis client, and once Redis has answered that keys are of different slots (CROSSSLOT).
+// round trip, of one plan and cost, share script calls, which takes the server about half of the time, and this process less than without.
+// Those of a [SlidingLog] and a [MultiPlan] do not. Unless set, it is 32. It is 1, whatever is set, for any other redis client, and once
+// Redis has answered that keys are of different slots (CROSSSLOT). Errors: ErrInvalidOption.
 //
 // Set it to 1 where the *redis.Client talks to a proxy that sends a whole command to the server of its first key, such as Envoy's or
 // twemproxy: a key would be counted now on one server and now on another.

@@ -24,8 +24,8 @@ type Prefetch struct {
 	// Max is the most units that a process holds of one key: 1 to 10,000; WithShards of each shard its part of that. Where that is 1
 	// nothing is taken ahead.
 	Max int64
-	// TTL is how long units are held at most: more than 0, up to a minute. It is never longer than a tenth of the plan's window, or of the
-	// time to fill its bucket, but for a FixedWindow. 0 is a second.
+	// TTL is how long units are held at most: up to a minute; 0 is a second. It is never longer than a tenth of the plan's window, or of the
+	// time to fill its bucket, but for a FixedWindow.
 	TTL time.Duration
 }
 

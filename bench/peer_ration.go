@@ -60,7 +60,7 @@ func gcraPlan(q quota) ration.Plan {
 }
 
 func tokenBucket() peer {
-	return ofRation("tokenbucket", "ration with the plan TokenBucket", tokenBucketPlan, allow)
+	return ofRation("tokenbucket", "ration with the plan TokenBucket, every denial by Redis", tokenBucketPlan, allow)
 }
 
 func tokenBucketPlan(q quota) ration.Plan {
@@ -68,7 +68,7 @@ func tokenBucketPlan(q quota) ration.Plan {
 }
 
 func fixedWindow() peer {
-	return ofRation("fixedwindow", "ration with the plan FixedWindow", fixedWindowPlan, allow)
+	return ofRation("fixedwindow", "ration with the plan FixedWindow, every denial by Redis", fixedWindowPlan, allow)
 }
 
 func fixedWindowPlan(q quota) ration.Plan {
@@ -76,7 +76,7 @@ func fixedWindowPlan(q quota) ration.Plan {
 }
 
 func slidingWindow() peer {
-	return ofRation("slidingwindow", "ration with the plan SlidingWindow", slidingWindowPlan, allow)
+	return ofRation("slidingwindow", "ration with the plan SlidingWindow, every denial by Redis", slidingWindowPlan, allow)
 }
 
 func slidingWindowPlan(q quota) ration.Plan {
@@ -102,7 +102,7 @@ func together(name string, plan func(quota) ration.Plan) peer {
 const mostLogged = 100_000
 
 func slidingLog() peer {
-	return ofRation("slidinglog", "ration with the plan SlidingLog", func(q quota) ration.Plan {
+	return ofRation("slidinglog", "ration with the plan SlidingLog, every denial by Redis", func(q quota) ration.Plan {
 		if q.units > mostLogged {
 			// So many in so short a window that no key runs out either.
 			q.units, q.window = mostLogged, 100*time.Millisecond
